@@ -1,8 +1,10 @@
 //! Entry points of background workers.
 
+use std::ffi::CStr;
+
 use pgrx::pg_sys;
 
-use crate::{ffi, proc_flags};
+use crate::{ffi, io_cost, proc_flags};
 
 /// Defines the function by which the server starts a background worker: it calls `$main` with the
 /// worker's argument.
@@ -17,6 +19,18 @@ macro_rules! background_worker_main {
     };
 }
 
+/// What the configuration, the database or the role may set, and does not hold for maintenance that
+/// nobody asked for: the same as in autovacuum's workers.
+const SETTINGS: [(&CStr, &str); 7] = [
+    (c"zero_damaged_pages", "false"),
+    (c"statement_timeout", "0"),
+    (c"transaction_timeout", "0"),
+    (c"lock_timeout", "0"),
+    (c"idle_in_transaction_session_timeout", "0"),
+    (c"default_transaction_isolation", "read committed"),
+    (c"stats_fetch_consistency", "none"),
+];
+
 /// Begins a background worker of one database that counts as an autovacuum worker, and runs as the
 /// bootstrap superuser. SIGTERM ends it where it next checks for interrupts.
 pub fn begin_maintenance_worker(database: pg_sys::Oid) {
@@ -27,6 +41,9 @@ pub fn begin_maintenance_worker(database: pg_sys::Oid) {
         ffi::pqsignal_be(pg_sys::SIGHUP as i32, Some(reload));
         pg_sys::BackgroundWorkerUnblockSignals();
         pg_sys::BackgroundWorkerInitializeConnectionByOid(database, pg_sys::InvalidOid, 0);
+        for (name, value) in SETTINGS {
+            io_cost::set(name, value);
+        }
         proc_flags::count_as_autovacuum();
         pg_sys::pgstat_report_activity(pg_sys::BackendState::STATE_RUNNING, c"compaction".as_ptr());
     }

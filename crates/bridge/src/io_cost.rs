@@ -19,7 +19,7 @@ pub fn limit(pages: i32, delay_ms: f64) {
 }
 
 /// Overrides a setting for this process' life.
-fn set(name: &CStr, value: &str) {
+pub(crate) fn set(name: &CStr, value: &str) {
     let value = std::ffi::CString::new(value).unwrap_or_default();
     // SAFETY: both strings are copied.
     unsafe {

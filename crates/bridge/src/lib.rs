@@ -101,6 +101,7 @@ pub mod indexes;
 pub mod insert_plan;
 pub mod invalidation;
 pub mod io_cost;
+pub mod lock_span;
 pub mod lockers;
 pub mod maintained;
 pub mod malloc;

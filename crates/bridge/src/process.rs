@@ -25,6 +25,12 @@ pub fn is_preloading() -> bool {
     unsafe { pg_sys::process_shared_preload_libraries_in_progress }
 }
 
+/// Whether the server runs for `pg_upgrade`, under which nothing may take transaction ids on its own.
+pub fn is_for_upgrade() -> bool {
+    // SAFETY: plain read of a global, set before libraries are loaded.
+    unsafe { pg_sys::IsBinaryUpgrade }
+}
+
 /// Refuses settings of this prefix that were not defined so far, in the configuration and by `SET`,
 /// as `MarkGUCPrefixReserved` does. Call once, while the postmaster loads libraries.
 pub fn refuse_other_settings(prefix: &CStr) {

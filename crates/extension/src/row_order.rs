@@ -5,7 +5,7 @@ use std::cmp::Ordering;
 
 use howdah_bridge::indexes::clustered_key;
 use howdah_bridge::table::Table;
-use howdah_columnar::{RowGroupBuilder, compare};
+use howdah_columnar::{Numeric, RowGroupBuilder, Value, compare};
 
 use crate::options;
 
@@ -24,8 +24,8 @@ pub fn key_of(table: Table<'_>, option: &[i16]) -> Vec<i16> {
     }
 }
 
-/// The rows in the order of the sort key, NULLs last; `None` if they stay as they are. Ties and
-/// values without an order keep the order of the rows.
+/// The rows in the order of the sort key, NULLs last; `None` if they stay as they are. Ties keep the
+/// order of the rows.
 pub fn order_by(rows: &RowGroupBuilder, sort_key: &[i16]) -> Option<Vec<u32>> {
     let columns: Vec<usize> = sort_key
         .iter()
@@ -49,9 +49,19 @@ pub fn order_by(rows: &RowGroupBuilder, sort_key: &[i16]) -> Option<Vec<u32>> {
 
 fn compare_rows(rows: &RowGroupBuilder, column: usize, a: usize, b: usize) -> Ordering {
     match (rows.value(column, a), rows.value(column, b)) {
-        (Some(a), Some(b)) => compare(a, b).unwrap_or(Ordering::Equal),
+        (Some(a), Some(b)) => compare(a, b).unwrap_or_else(|| images_last(a, b)),
         (a, b) => a.is_none().cmp(&b.is_none()),
     }
+}
+
+/// The order of numerics that are no decimals (images), which have none: they follow the decimals,
+/// in the order of their bytes, since a sort needs one order of all.
+fn images_last(a: Value<'_>, b: Value<'_>) -> Ordering {
+    let image = |value| match value {
+        Value::Numeric(Numeric::Image(image)) => Some(image),
+        _ => None,
+    };
+    image(a).cmp(&image(b))
 }
 
 /// The new position of each row: the inverse of `order`.
@@ -65,7 +75,7 @@ pub fn positions(order: &[u32]) -> Vec<u32> {
 
 #[cfg(test)]
 mod tests {
-    use howdah_columnar::{ColumnType, Value};
+    use howdah_columnar::ColumnType;
 
     use super::*;
 
@@ -91,6 +101,32 @@ mod tests {
         assert_eq!(order_by(&rows, &[1]), Some(vec![2, 4, 0, 3, 1]));
         assert_eq!(order_by(&rows, &[1, 2]), Some(vec![2, 4, 3, 0, 1]));
         assert_eq!(order_by(&rows, &[2]), Some(vec![1, 3, 0, 2, 4]));
+    }
+
+    #[test]
+    fn numerics_without_an_order_follow_those_with_one() {
+        let mut rows = RowGroupBuilder::new(&[ColumnType::Numeric]);
+        let images: Vec<[u8; 2]> = (0..40u8).map(|nth| [0xC0, nth % 3]).collect();
+        for (nth, image) in images.iter().enumerate() {
+            let unscaled = (nth * 7 % 40) as i128;
+            rows.column_mut(0).push(Some(Value::Numeric(match nth % 4 {
+                1 => Numeric::Image(image),
+                _ => Numeric::Small { unscaled, scale: 0 },
+            })));
+            rows.finish_row();
+        }
+        let order = order_by(&rows, &[1]).expect("not in order");
+        let sorted: Vec<_> = order
+            .iter()
+            .map(|&row| rows.value(0, row as usize))
+            .collect();
+        let is_image =
+            |value: &Option<Value<'_>>| matches!(value, Some(Value::Numeric(Numeric::Image(_))));
+        assert!(
+            sorted[..30]
+                .is_sorted_by(|a, b| compare(a.unwrap(), b.unwrap()) != Some(Ordering::Greater))
+        );
+        assert!(sorted[30..].iter().all(is_image));
     }
 
     #[test]

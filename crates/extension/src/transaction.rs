@@ -11,6 +11,7 @@
 
 use howdah_bridge::cold_lock::locker;
 use howdah_bridge::executor::{self, StatementHooks};
+use howdah_bridge::lock_span;
 use howdah_bridge::process::applies_changes;
 use howdah_bridge::transactions::{
     SubtransactionEvent, TransactionEvent, at_subtransaction_ends, at_transaction_ends,
@@ -79,6 +80,7 @@ fn at_subtransaction_event(
             cold_rows::subtransaction_commits(subtransaction, parent);
         }
         SubtransactionEvent::Abort => {
+            lock_span::locks_given_up();
             directory_version::subtransaction_aborts();
             locker::subtransaction_aborts(subtransaction);
             load::discard_subtransaction(subtransaction);

@@ -48,6 +48,7 @@ use std::cmp::Ordering;
 use pgrx::pg_sys;
 
 use crate::ffi::quiet;
+use crate::lock_span;
 use crate::predicate::is_serializable;
 use crate::shown_tuple::ShownTuple;
 use crate::snapshot::Snapshot;
@@ -58,7 +59,7 @@ pub use lent::{LentRun, Loans};
 pub use page::blocks_read;
 pub use piece::PIECE_BYTES;
 pub use piece_map::PieceMap;
-pub use read::{Entry, Judge, Visited};
+pub use read::{Entry, EntryAt, Judge, Visited};
 pub use unverified::Unverified;
 pub use value::ValueReader;
 pub use write::{Birth, BulkWrite, WrittenValue};
@@ -248,6 +249,7 @@ impl<'a> ColdStore<'a> {
             // SAFETY: a lock that was taken for this store is given back once.
             unsafe { pg_sys::UnlockRelationOid(oid, mode) };
         }
+        lock_span::locks_given_up();
     }
 
     /// Opens a TOAST relation.

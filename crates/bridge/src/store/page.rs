@@ -69,13 +69,27 @@ impl LockedPage {
         unsafe { tuple_on(self.page, table.raw(), tid) }
     }
 
-    /// Whether the tuple that an index entry leads to has its key, or does not exist any more.
+    /// Whether the tuple that an index entry leads to has its key, or is dead.
     pub fn has_key(&self, table: Table<'_>, tid: pg_sys::ItemPointerData, key: (u32, i32)) -> bool {
-        self.tuple(table, tid).is_none_or(|tuple| {
-            // SAFETY: pin and lock are held.
-            let fields = unsafe { fields(&tuple) };
-            fields.is_some_and(|(id, seq, _)| (id, seq) == key)
-        })
+        match self.tuple(table, tid) {
+            None => !self.has_lost(tid),
+            Some(tuple) => {
+                // SAFETY: pin and lock are held.
+                let fields = unsafe { fields(&tuple) };
+                fields.is_some_and(|(id, seq, _)| (id, seq) == key)
+            }
+        }
+    }
+
+    /// Whether there is no line pointer at `tid`, not even that of a dead tuple. VACUUM frees one
+    /// after its index entries are deleted: where an entry still leads here, it is damage.
+    pub fn has_lost(&self, tid: pg_sys::ItemPointerData) -> bool {
+        // SAFETY: pin and share lock are held.
+        let pointer = unsafe { line_pointer(self.page, tid.ip_posid) };
+        !matches!(
+            pointer.map(|pointer| pointer.lp_flags()),
+            Some(pg_sys::LP_NORMAL | pg_sys::LP_DEAD)
+        )
     }
 }
 
@@ -270,26 +284,36 @@ unsafe fn tuple_on(
     rel: pg_sys::Relation,
     tid: pg_sys::ItemPointerData,
 ) -> Option<pg_sys::HeapTupleData> {
-    let offset = tid.ip_posid;
     // SAFETY: as for this function; the line pointer is checked before its item is touched.
     unsafe {
-        // What PageGetMaxOffsetNumber and PageGetItemId do, without a guard around each.
+        let item = line_pointer(page, tid.ip_posid)?;
+        if item.lp_flags() != pg_sys::LP_NORMAL {
+            return None;
+        }
+        Some(pg_sys::HeapTupleData {
+            t_len: item.lp_len(),
+            t_self: tid,
+            t_tableOid: (*rel).rd_id,
+            t_data: page.cast::<u8>().add(item.lp_off() as usize).cast(),
+        })
+    }
+}
+
+/// A line pointer, if the page has so many: what PageGetMaxOffsetNumber and PageGetItemId do,
+/// without a guard around each.
+///
+/// # Safety
+/// The page is pinned and locked.
+unsafe fn line_pointer(page: pg_sys::Page, offset: u16) -> Option<pg_sys::ItemIdData> {
+    // SAFETY: as for this function; the pointer is checked to lie on the page.
+    unsafe {
         let header = page.cast::<pg_sys::PageHeaderData>();
         let pointers = size_of::<pg_sys::PageHeaderData>()
             + usize::from(offset) * size_of::<pg_sys::ItemIdData>();
         if offset == 0 || pointers > usize::from((*header).pd_lower) {
             return None;
         }
-        let item = (*header).pd_linp.as_ptr().add(usize::from(offset) - 1);
-        if (*item).lp_flags() != pg_sys::LP_NORMAL {
-            return None;
-        }
-        Some(pg_sys::HeapTupleData {
-            t_len: (*item).lp_len(),
-            t_self: tid,
-            t_tableOid: (*rel).rd_id,
-            t_data: page.cast::<u8>().add((*item).lp_off() as usize).cast(),
-        })
+        Some(*(*header).pd_linp.as_ptr().add(usize::from(offset) - 1))
     }
 }
 

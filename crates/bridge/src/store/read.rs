@@ -29,6 +29,15 @@ pub struct Entry {
     pub origin: Origin,
 }
 
+/// What is found at a remembered place.
+pub enum EntryAt {
+    There(Entry),
+    /// The judge does not accept it.
+    Refused,
+    /// Something else or nothing: VACUUM has removed it, or it is damaged. The index tells.
+    Gone,
+}
+
 /// The contents of an index entry: a key, and the TID of its tuple.
 pub(super) struct Keyed {
     pub tid: pg_sys::ItemPointerData,
@@ -268,7 +277,29 @@ impl ColdStore<'_> {
         }
     }
 
-    /// Passes the tuple that an index entry leads to, if there is one, to `look`. `page` is the
+    /// The tuple that an index entry leads to, unless it is dead. `page` is the page that it lies on.
+    ///
+    /// The leaf of the entry is pinned, so VACUUM has not freed the tuple's line pointer. One that
+    /// is missing is damage, and an ERROR: what is stored there is not taken for what never was.
+    fn tuple_of(&self, page: &LockedPage, keyed: &Keyed) -> Option<pg_sys::HeapTupleData> {
+        let tuple = page.tuple(self.toast(), keyed.tid);
+        if tuple.is_none() && page.has_lost(keyed.tid) {
+            let (block, offset) = (crate::tid::block_of(&keyed.tid), keyed.tid.ip_posid);
+            pgrx::ereport!(
+                pgrx::PgLogLevel::ERROR,
+                pgrx::PgSqlErrorCode::ERRCODE_DATA_CORRUPTED,
+                format!(
+                    "record {} of kind {} is missing at ({block},{offset}) of relation {}",
+                    keyed.seq,
+                    keyed.id,
+                    self.toast().oid().to_u32()
+                )
+            );
+        }
+        tuple
+    }
+
+    /// Passes the tuple that an index entry leads to, if it is not dead, to `look`. `page` is the
     /// page that it lies on.
     fn show<R>(
         &self,
@@ -276,7 +307,7 @@ impl ColdStore<'_> {
         keyed: &Keyed,
         look: impl FnOnce(Visited<'_>) -> R,
     ) -> Option<R> {
-        let mut tuple = page.tuple(self.toast(), keyed.tid)?;
+        let mut tuple = self.tuple_of(page, keyed)?;
         // SAFETY: pin and lock are held by `page`.
         let payload = match unsafe { fields(&tuple) } {
             Some((id, seq, payload)) if (id, seq) == (keyed.id, keyed.seq) => payload,
@@ -299,18 +330,22 @@ impl ColdStore<'_> {
         Some(look(payload))
     }
 
-    /// The entry at `tid`, if `(id, seq)` is stored there and the judge accepts it.
-    pub fn entry_at(&self, tid: Tid, id: u32, seq: i32, judge: &mut Judge<'_>) -> Option<Entry> {
+    /// What is stored at `tid`, where `(id, seq)` was seen before.
+    pub fn entry_at(&self, tid: Tid, id: u32, seq: i32, judge: &mut Judge<'_>) -> EntryAt {
         let page = LockedPage::read(self.toast(), tid.block());
-        let mut tuple = page.tuple(self.toast(), tid.raw())?;
+        let Some(mut tuple) = page.tuple(self.toast(), tid.raw()) else {
+            return EntryAt::Gone;
+        };
         // SAFETY: pin and lock are held by `page`.
-        let (tuple_id, tuple_seq, payload) = unsafe { fields(&tuple) }?;
+        let payload = match unsafe { fields(&tuple) } {
+            Some((tuple_id, tuple_seq, payload)) if (tuple_id, tuple_seq) == (id, seq) => payload,
+            _ => return EntryAt::Gone,
+        };
         // SAFETY: pin and lock are held by `page` during the call.
-        let shown = unsafe { ShownTuple::new(&mut tuple, page.buffer) };
-        if (tuple_id, tuple_seq) != (id, seq) || !judge(shown) {
-            return None;
+        if !judge(unsafe { ShownTuple::new(&mut tuple, page.buffer) }) {
+            return EntryAt::Refused;
         }
-        Some(Entry {
+        EntryAt::There(Entry {
             seq,
             tid,
             payload: payload.to_vec(),
@@ -338,7 +373,7 @@ impl ColdStore<'_> {
             let (tid, seq) = (keyed.tid, keyed.seq);
             let entry = {
                 let page = LockedPage::read(self.toast(), crate::tid::block_of(&tid));
-                let Some(mut tuple) = page.tuple(self.toast(), tid) else {
+                let Some(mut tuple) = self.tuple_of(&page, &keyed) else {
                     continue;
                 };
                 // SAFETY: pin and lock are held by `page`.

@@ -34,8 +34,10 @@ pub struct Batch {
     /// The tuples that each page holds are the rows to be moved.
     pub pages: Vec<HotPage>,
     pub rows: RowGroupBuilder,
-    /// Where the next batch starts; `None` at the end of the table.
+    /// Where the next batch starts, as this one is full; `None` at the end of the table.
     pub next_block: Option<BlockNumber>,
+    /// Whether rows of the last page were left, because their values are long.
+    pub is_cut: bool,
 }
 
 impl Batch {
@@ -59,6 +61,7 @@ pub fn gather(
         pages: Vec::new(),
         rows: RowGroupBuilder::new(&layout.column_types()),
         next_block: None,
+        is_cut: false,
     };
     let mut toasted_rows = 0;
     for block in pages.from..blocks {
@@ -78,7 +81,7 @@ pub fn gather(
             break;
         }
         let desc = table.descriptor();
-        memory.with(|| take_rows(desc, layout, &mut page, &mut batch, &mut datums));
+        batch.is_cut = memory.with(|| take_rows(desc, layout, &mut page, &mut batch, &mut datums));
         toasted_rows += (0..page.tuples.len())
             .filter(|&i| page.has_external(i))
             .count();
@@ -86,22 +89,33 @@ pub fn gather(
             batch.pages.push(page);
         }
         throttle::pay(table);
+        if batch.is_cut {
+            batch.next_block = Some(block + 1);
+            break;
+        }
     }
     memory.delete();
     progress.blocks(batch.next_block.unwrap_or(blocks), blocks);
     batch
 }
 
-/// Appends the page's rows; removes those from the page that must stay hot.
+/// Appends the page's rows; removes those from the page that must stay hot. Whether the batch was
+/// full before the page's end: the rest stays hot for now.
 fn take_rows(
     desc: Descriptor<'_>,
     layout: &TableLayout,
     page: &mut HotPage,
     batch: &mut Batch,
     datums: &mut RowDatums,
-) {
+) -> bool {
+    let most_bytes = settings::row_group_bytes();
     let mut index = 0;
     while index < page.tuples.len() {
+        // A page of compressed values can be a thousand times as long.
+        if index > 0 && batch.rows.raw_bytes() >= most_bytes {
+            page.tuples.truncate(index);
+            return true;
+        }
         let (values, nulls) = (&mut datums.values, &mut datums.nulls);
         page.deform(index, desc, values, nulls);
         // SAFETY: the values are those of a row with this layout; they lie in the page's copy.
@@ -112,6 +126,7 @@ fn take_rows(
         }
         index += 1;
     }
+    false
 }
 
 /// Appends a row; `false` if it must stay hot.

@@ -34,7 +34,13 @@ const PAUSE_PER_VISIT: i64 = 20;
 const FAILURE_PAUSE_MS: i64 = 60_000;
 
 /// Registers the launcher. Call once, from `_PG_init`.
+///
+/// `pg_upgrade` reads the next transaction id of the old server before it starts it once more, and
+/// gives it to the new one: what is moved in between would belong to transactions yet to come.
 pub fn register() {
+    if process::is_for_upgrade() {
+        return;
+    }
     BackgroundWorkerBuilder::new("howdah compaction launcher")
         .set_library("howdah")
         .set_function("howdah_compaction_launcher")

@@ -46,6 +46,8 @@ pub enum Step {
     Moved {
         rows: u32,
         next_block: Option<BlockNumber>,
+        /// Whether rows of a page were left for the next time.
+        is_cut: bool,
     },
     /// These pages were refused, and they are many: roll back and try again without them.
     Refused(Vec<BlockNumber>),
@@ -77,7 +79,9 @@ pub fn move_group(
         only: task.quiet.as_deref(),
     };
     let mut batch = gather(table, &layout, &pages, progress);
-    if batch.row_count() == 0 || batch.row_count() < task.policy.min_rows {
+    // A full group, be it of few long rows, is always worth it.
+    let is_full = batch.next_block.is_some();
+    if batch.row_count() == 0 || !is_full && batch.row_count() < task.policy.min_rows {
         return Step::Finished;
     }
     if step.has_waiters() {
@@ -180,6 +184,7 @@ impl<'a> Move<'a> {
         Ok(Step::Moved {
             rows: batch.row_count() - left_rows,
             next_block: batch.next_block,
+            is_cut: batch.is_cut,
         })
     }
 

@@ -53,15 +53,22 @@ fn compact_now(table: Oid, horizon: Xid) {
         quiet: None,
         patient: true,
     };
-    let tally = compact(&task, TX, &progress);
-    if tally.moved_rows > 0 {
-        progress.phase(Phase::Vacuuming);
-        vacuum(table, true);
-        TX.commit();
+    let mut moved_rows = 0;
+    loop {
+        let tally = compact(&task, TX, &progress);
+        moved_rows += tally.moved_rows;
+        if tally.moved_rows > 0 {
+            progress.phase(Phase::Vacuuming);
+            vacuum(table, true);
+            TX.commit();
+        }
+        if !tally.is_cut {
+            break;
+        }
     }
     freeze_cold_store(table, true);
     TX.commit();
-    let left = match tally.moved_rows {
+    let left = match moved_rows {
         0 => left_behind(table, horizon),
         _ => None,
     };

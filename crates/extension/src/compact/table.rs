@@ -25,6 +25,8 @@ pub struct Tally {
     pub moved_rows: u64,
     pub moved_groups: u64,
     pub merged_groups: u64,
+    /// Whether pages were moved in part, so that there is more to do once they were vacuumed.
+    pub is_cut: bool,
 }
 
 /// Moves and merges until there is nothing left to do, one transaction per row group. Called at the
@@ -42,7 +44,11 @@ pub fn compact(task: &Task, transactions: Transactions, progress: &Progress) -> 
             return tally;
         }
         match mover::move_group(task, prepared, block, &refused, progress) {
-            Step::Moved { rows, next_block } => {
+            Step::Moved {
+                rows,
+                next_block,
+                is_cut,
+            } => {
                 transactions.commit();
                 // VACUUM removes the stamped versions later. They are reported after the commit,
                 // and not by way of pending counts, which could outlast VACUUM's report of the same
@@ -52,6 +58,7 @@ pub fn compact(task: &Task, transactions: Transactions, progress: &Progress) -> 
                 tally.moved_rows += u64::from(rows);
                 tally.moved_groups += 1;
                 progress.moved(rows);
+                tally.is_cut |= is_cut;
                 from = next_block;
             }
             Step::Refused(blocks) => {

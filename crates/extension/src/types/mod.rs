@@ -40,6 +40,9 @@ pub struct TableLayout {
 
 /// Values longer than this keep their row hot, in bytes.
 pub const LARGEST_COLD_VALUE_BYTES: usize = 8 << 20;
+/// Values longer than this together keep their row hot, in bytes: a cold row is returned as one
+/// tuple with all of its values, which must be far below PostgreSQL's limit of 1 GB.
+pub const LARGEST_COLD_ROW_BYTES: usize = 32 << 20;
 
 impl TableLayout {
     /// The layout of a descriptor.
@@ -162,7 +165,8 @@ fn column_type(base: Oid, len: i16, by_value: bool) -> ColumnType {
     }
 }
 
-/// Whether the row holds a value that the cold side cannot store: too long, or invalid text.
+/// Whether the row cannot be stored on the cold side: it holds a value that is too long, or invalid
+/// text, or its values are too long together.
 ///
 /// # Safety
 /// There are a value and a flag for each attribute, valid where the flag does not say NULL.
@@ -175,13 +179,17 @@ pub unsafe fn must_stay_hot(layout: &TableLayout, values: &[Datum], nulls: &[boo
 /// # Safety
 /// As for [`must_stay_hot`].
 unsafe fn has_hot_value(layout: &TableLayout, values: &[Datum], nulls: &[bool]) -> bool {
+    let mut row_bytes = 0;
     layout.attributes.iter().enumerate().any(|(i, a)| {
         if a.len != -1 || a.dropped || nulls[i] {
             return false;
         }
         // SAFETY: as for this function.
         let value = unsafe { TypedDatum::of(values[i], a.len, a.by_value) };
-        value.detoasted_size() > LARGEST_COLD_VALUE_BYTES
+        let value_bytes = value.detoasted_size();
+        row_bytes += value_bytes;
+        value_bytes > LARGEST_COLD_VALUE_BYTES
+            || row_bytes > LARGEST_COLD_ROW_BYTES
             || a.column_type == ColumnType::Text
                 // Functions that do not check encodings can put invalid text into a table, and heap
                 // stores it.

@@ -18,10 +18,11 @@
 
 use std::cell::RefCell;
 
+use howdah_bridge::lock_span::LockSpan;
 use howdah_bridge::snapshot::Snapshot;
-use howdah_bridge::store::{ColdStore, StoreId};
+use howdah_bridge::store::{ColdStore, EntryAt, StoreId};
 use howdah_bridge::tid::{GroupId, Tid};
-use howdah_bridge::xid::{LocalXid, Xid};
+use howdah_bridge::xid::Xid;
 
 use super::hidden_groups;
 use crate::bounded_cache::HashCache;
@@ -48,9 +49,8 @@ struct Places {
     high_water: u64,
     /// Tuple and key of each entry.
     entries: Vec<(Tid, i32)>,
-    /// The transaction that last saw them inside the file. Its lock on the relation keeps the file
-    /// from being truncated.
-    seen_by: LocalXid,
+    /// When they were last seen inside the file.
+    seen_in: LockSpan,
 }
 
 thread_local! {
@@ -100,11 +100,21 @@ pub(in crate::store) fn recall(
 ) -> Option<Result<Vec<PlacedEntry>, ColdError>> {
     let places = all_places(store, Places::clone)?;
     let mut judge = directory::visible_to(store, snapshot);
-    let seen = places
-        .entries
-        .iter()
-        .filter_map(|&(tid, seq)| directory::placed_at(store, tid, seq, &mut judge));
-    Some(seen.collect())
+    let mut seen = Vec::with_capacity(places.entries.len());
+    for &(tid, seq) in &places.entries {
+        match directory::entry_at(store, tid, seq, &mut judge) {
+            EntryAt::There(entry) => match directory::placed(&entry) {
+                Ok(placed) => seen.push(placed),
+                Err(error) => return Some(Err(error)),
+            },
+            EntryAt::Refused => {}
+            EntryAt::Gone => {
+                forget_file(store.id());
+                return None;
+            }
+        }
+    }
+    Some(Ok(seen))
 }
 
 /// Remembers the directory if it is small and complete; `groups` are those that a snapshot sees.
@@ -157,15 +167,15 @@ fn list(store: &ColdStore) -> Result<Option<Places>, ColdError> {
         high_water_tid,
         high_water,
         entries: all.iter().map(|p| (p.tid, p.entry.group().key())).collect(),
-        seen_by: LocalXid::current(),
+        seen_in: LockSpan::current(),
     }))
 }
 
 impl Places {
-    /// Whether the file, which VACUUM may have truncated between transactions, is still long
+    /// Whether the file, which VACUUM may have truncated while it was not locked, is still long
     /// enough.
     fn lie_inside(&mut self, store: &ColdStore) -> bool {
-        if self.seen_by == LocalXid::current() {
+        if self.seen_in == LockSpan::current() {
             return true;
         }
         let tids = self.entries.iter().map(|(tid, _)| tid);
@@ -173,7 +183,7 @@ impl Places {
             .chain([&self.high_water_tid])
             .all(|tid| store.toast().has_block(tid.block()));
         if inside {
-            self.seen_by = LocalXid::current();
+            self.seen_in = LockSpan::current();
         }
         inside
     }

@@ -87,7 +87,7 @@ pub struct PlacedEntry {
     pub tid: Tid,
 }
 
-pub(super) fn placed(found: &Entry) -> Result<PlacedEntry, ColdError> {
+pub(in crate::store) fn placed(found: &Entry) -> Result<PlacedEntry, ColdError> {
     let entry = GroupEntry::decode(found.seq, &found.payload)?;
     Ok(PlacedEntry {
         entry: GroupEntry {

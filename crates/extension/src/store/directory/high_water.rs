@@ -4,7 +4,7 @@
 //! advance it commit. It goes back only by the unused tail of the range for which it was last
 //! advanced, to which no index entry can point.
 
-use howdah_bridge::store::{Birth, ColdStore};
+use howdah_bridge::store::{Birth, ColdStore, EntryAt};
 use howdah_bridge::table::{LockMode, Table};
 use howdah_bridge::tid::{GroupId, Tid};
 use howdah_bridge::xid::FIRST_COMMAND;
@@ -35,7 +35,9 @@ pub fn high_water(store: &ColdStore) -> Result<Option<(Tid, u64)>, ColdError> {
 
 /// The high-water mark at a remembered place, if it is there.
 pub(in crate::store) fn high_water_at(store: &ColdStore, tid: Tid) -> Option<u64> {
-    let entry = store.entry_at(tid, HIGH_WATER_ID, 0, &mut |_| true)?;
+    let EntryAt::There(entry) = store.entry_at(tid, HIGH_WATER_ID, 0, &mut |_| true) else {
+        return None;
+    };
     let HighWater(number) = HighWater::decode(&entry.payload).ok()?;
     Some(number)
 }

@@ -31,9 +31,10 @@ pub use self::high_water::{
     ensure_high_water, ever_cold, ever_cold_unlocked, ever_gave_numbers, ever_had_cold_rows,
     high_water, start_high_water_at,
 };
-pub(super) use self::places::{forget_file, placed_at};
+pub(super) use self::places::{entry_at, forget_file};
 
-use self::entry::{DIRECTORY_ID, placed};
+use self::entry::DIRECTORY_ID;
+pub(super) use self::entry::placed;
 use self::places::{recall, remember};
 use super::cache::settled_entries::{self, FoundGap, Watch};
 use super::cache::{directory_listings, settled_listings};

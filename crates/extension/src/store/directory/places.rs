@@ -2,9 +2,9 @@
 
 use std::cell::RefCell;
 
-use howdah_bridge::store::{ColdStore, Judge, StoreId};
+use howdah_bridge::lock_span::LockSpan;
+use howdah_bridge::store::{ColdStore, EntryAt, Judge, StoreId};
 use howdah_bridge::tid::{ROWS_PER_COLD_BLOCK, RowNumber, Tid};
-use howdah_bridge::xid::LocalXid;
 
 use super::entry::{DIRECTORY_ID, PlacedEntry, placed};
 use crate::errors::ColdError;
@@ -16,9 +16,8 @@ struct Place {
     /// The first cold block after its range.
     end: u32,
     tid: Tid,
-    /// The transaction that last saw the place inside the file. Until it ends, its lock on the
-    /// relation keeps the file from being truncated.
-    seen_by: LocalXid,
+    /// When the place was last seen inside the file.
+    seen_in: LockSpan,
 }
 
 /// The number of entries that are remembered.
@@ -42,19 +41,21 @@ pub(super) fn recall(
         if block >= place.end {
             return None;
         }
-        if place.seen_by != LocalXid::current() {
+        if place.seen_in != LockSpan::current() {
             // VACUUM may have truncated the file.
             if !store.toast().has_block(place.tid.block()) {
                 return None;
             }
-            place.seen_by = LocalXid::current();
+            place.seen_in = LockSpan::current();
         }
         Some((*group, *place))
     })?;
-    let seq = group as i32;
-    match placed_at(store, place.tid, seq, judge)? {
-        Ok(found) => found.entry.covers(row).then_some(Ok(found)),
-        Err(error) => Some(Err(error)),
+    match entry_at(store, place.tid, group as i32, judge) {
+        EntryAt::There(entry) => match placed(&entry) {
+            Ok(found) => found.entry.covers(row).then_some(Ok(found)),
+            Err(error) => Some(Err(error)),
+        },
+        EntryAt::Refused | EntryAt::Gone => None,
     }
 }
 
@@ -63,22 +64,21 @@ pub(super) fn remember(store: &ColdStore, found: &PlacedEntry) {
         end: found.entry.group().first_block()
             + found.entry.capacity_rows / ROWS_PER_COLD_BLOCK as u32,
         tid: found.tid,
-        seen_by: LocalXid::current(),
+        seen_in: LockSpan::current(),
     };
     PLACES.with_borrow_mut(|places| {
         places.insert((store.id(), found.entry.group().first_block()), place)
     });
 }
 
-/// The entry at a remembered place, if it is still there and `judge` accepts it.
-pub(in crate::store) fn placed_at(
+/// What is at a remembered place of an entry.
+pub(in crate::store) fn entry_at(
     store: &ColdStore,
     tid: Tid,
     seq: i32,
     judge: &mut Judge<'_>,
-) -> Option<Result<PlacedEntry, ColdError>> {
-    let entry = store.entry_at(tid, DIRECTORY_ID, seq, judge)?;
-    Some(placed(&entry))
+) -> EntryAt {
+    store.entry_at(tid, DIRECTORY_ID, seq, judge)
 }
 
 /// Discards the places of entries of a file that is truncated in place.

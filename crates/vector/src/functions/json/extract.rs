@@ -18,6 +18,7 @@ use super::path::{self, Found};
 use super::write::{self, MOST_LEVELS};
 use crate::error::VectorError;
 use crate::functions::kernel::{Operand, Values, mismatch, nulls_of, row_count, value};
+use crate::stop::check_here;
 
 /// The images of an operand.
 pub(super) enum Images<'a> {
@@ -99,10 +100,12 @@ impl<'a> Results<'a> {
 
     /// What was appended to `made` from there on.
     fn push_made(&mut self, start: usize) -> Result<(), VectorError> {
+        if self.made.len() > MOST_MADE_BYTES {
+            return Err(TOO_LONG);
+        }
         let value = self.made.get(start..).ok_or(DAMAGED)?;
-        let from = i32::try_from(self.made.len()).map_err(|_| TOO_LONG)? as usize - value.len();
         self.views
-            .push(make_view(value, self.made_buffer, from as u32));
+            .push(make_view(value, self.made_buffer, start as u32));
         self.valid.append(true);
         Ok(())
     }
@@ -161,6 +164,10 @@ const TOO_LONG: VectorError = VectorError::Unsupported {
     what: "jsonb values that are too long together",
 };
 
+/// Results of a step that take more bytes are left to PostgreSQL, which has one at a time: a number
+/// of a few bytes may have 131,072 digits.
+const MOST_MADE_BYTES: usize = 64 << 20;
+
 /// What the results are.
 pub(super) trait As {
     fn push(results: &mut Results<'_>, row: usize, found: Found<'_>) -> Result<(), VectorError>;
@@ -205,6 +212,7 @@ fn each<'a, R: As>(
             results.push_null();
             continue;
         }
+        check_here()?;
         let found = find(images.get(row), row)?;
         R::push(&mut results, row, found)?;
     }

@@ -74,7 +74,7 @@ impl<'a> Number<'a> {
             weight => {
                 let _ = write!(out, "{}", self.digit(weight));
                 for exponent in (0..weight).rev() {
-                    let _ = write!(out, "{:04}", self.digit(exponent));
+                    out.extend_from_slice(&decimals(self.digit(exponent)));
                 }
             }
         }
@@ -85,7 +85,7 @@ impl<'a> Number<'a> {
         let end = out.len() + usize::from(self.scale);
         let mut exponent = -1;
         while out.len() < end {
-            let _ = write!(out, "{:04}", self.digit(exponent));
+            out.extend_from_slice(&decimals(self.digit(exponent)));
             exponent -= 1;
         }
         out.truncate(end);
@@ -144,6 +144,11 @@ impl<'a> Number<'a> {
             _ => (0, &[]),
         }
     }
+}
+
+/// The decimal digits of one of base 10,000.
+fn decimals(digit: u16) -> [u8; 4] {
+    [1_000, 100, 10, 1].map(|power| b'0' + (digit / power % 10) as u8)
 }
 
 fn digits(bytes: &[u8]) -> Result<&[[u8; 2]], VectorError> {

@@ -1,6 +1,8 @@
 //! Keys and aggregates of a query, compiled: which states are kept, what is read, and whether
 //! statistics answer instead.
 
+use std::fmt::Debug;
+
 use howdah_columnar::{ColumnStatistics, ColumnType};
 
 use crate::aggregates::{self, Finish, State};
@@ -41,6 +43,11 @@ pub(super) enum OutputPlan {
     State(usize, Finish),
 }
 
+/// Whether two inputs have the same values; constants of `0` and `-0` are equal, and not the same.
+fn are_same<T: PartialEq + Debug>(a: &T, b: &T) -> bool {
+    a == b && format!("{a:?}") == format!("{b:?}")
+}
+
 /// The position of an element, which is added if there is none.
 fn place_of<T>(all: &mut Vec<T>, is_it: impl Fn(&T) -> bool, new: impl FnOnce() -> T) -> usize {
     all.iter().position(is_it).unwrap_or_else(|| {
@@ -77,7 +84,7 @@ impl AggregatePlan {
                 return Err(wrong());
             }
             let source = (&call.argument, &call.filter);
-            let input = place_of(&mut sources, |known| *known == source, || source);
+            let input = place_of(&mut sources, |known| are_same(known, &source), || source);
             if input == inputs.len() {
                 inputs.push(InputPlan { argument, filter });
             }

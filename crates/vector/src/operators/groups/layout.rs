@@ -200,10 +200,11 @@ impl KeyLayout {
         column: &Column,
         words: &mut [W],
     ) -> Result<(), VectorError> {
-        let null = W::shifted(
-            u128::from(!self.is_single()),
-            (part.shift + part.bits) % 128,
-        );
+        // A single key has no place for it: its NULLs are told apart before.
+        let null = match self.is_single() {
+            true => W::default(),
+            false => W::shifted(1, part.shift + part.bits),
+        };
         macro_rules! scalars {
             ($array:expr, $bits:expr) => {{
                 let array = $array;
