@@ -66,6 +66,27 @@ SELECT wander('SELECT * FROM t OFFSET 10', 300, false);
 SELECT wander('SELECT * FROM t LIMIT 9000', 300, false);
 SELECT wander('SELECT DISTINCT s FROM t ORDER BY s', 300, true);
 
+-- Numerics that groups cannot compare: which rows are looked at by PostgreSQL depends on what was read before.
+CREATE TABLE n1 (id int, g int, n numeric);
+INSERT INTO n1 SELECT i, g, CASE WHEN g = 0 THEN i % 1000 ELSE translate('1' || md5(i::text) || md5(i || 'x') || md5(i || 'y'), 'abcdef', '123456')::numeric END
+FROM (SELECT i, CASE WHEN i <= 8192 THEN 1 WHEN i <= 24576 THEN (i % 16 >= 10)::int ELSE (i % 16 >= 15)::int END g FROM generate_series(1, 60000) i) q;
+CREATE TABLE n2 (id int, g int, n numeric);
+INSERT INTO n2 SELECT i, (i > 8192 AND i % 1000 <> 0)::int, CASE WHEN i <= 8192 THEN i % 1000 WHEN i % 1000 = 0 THEN 5 ELSE 'NaN'::numeric END FROM generate_series(1, 60000) i;
+ANALYZE n1, n2;
+SELECT wander('SELECT id FROM n1 WHERE g < 1 AND n > 998', 300, false);
+SELECT wander('SELECT id FROM n1 WHERE g < 1 AND n > 900', 300, false);
+SELECT wander('SELECT id FROM n2 WHERE g < 1 AND n > 900', 300, false);
+SELECT wander('SELECT id FROM n2 WHERE g < 1 AND n IN (901, 902)', 300, true);
+BEGIN;
+DECLARE k CURSOR FOR SELECT id FROM n2 WHERE g < 1 AND n > 900;
+MOVE ALL IN k;
+FETCH PRIOR FROM k;
+DECLARE l CURSOR FOR SELECT id FROM n1 WHERE g < 1 AND n > 998;
+MOVE ALL IN l;
+MOVE BACKWARD 100000 IN l;
+FETCH RELATIVE 26 FROM l;
+ROLLBACK;
+
 -- Partitions, hot and cold.
 CREATE TABLE p (id int, v text) PARTITION BY RANGE (id);
 CREATE TABLE p1 PARTITION OF p FOR VALUES FROM (0) TO (10000);

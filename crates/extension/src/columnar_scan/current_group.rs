@@ -180,12 +180,10 @@ impl CurrentGroup {
 
 /// The selected rows of a range that are not hidden.
 fn without(hidden: &RowSet, selected: Option<BooleanBuffer>, rows: &Range<usize>) -> BooleanBuffer {
-    // Pieces begin at zones, and so at whole words.
-    let words = hidden.words().get(rows.start / 64..).unwrap_or_default();
+    let (words, first) = (hidden.words(), rows.start);
     let seen = BooleanBuffer::collect_bool(rows.len(), |i| {
-        words
-            .get(i / 64)
-            .is_none_or(|word| word >> (i % 64) & 1 == 0)
+        let row = first + i;
+        (words.get(row / 64)).is_none_or(|word| word >> (row % 64) & 1 == 0)
     });
     match selected {
         None => seen,
@@ -203,16 +201,21 @@ mod tests {
         for row in [64, 70, 127, 128, 190] {
             hidden.insert(row);
         }
-        let rows = 64..150;
+        for rows in [64..150, 65..150, 70..71, 3..129] {
+            rows_are_left(&hidden, rows);
+        }
+    }
+
+    fn rows_are_left(hidden: &RowSet, rows: Range<usize>) {
         let left = |selected| {
-            let bits = without(&hidden, selected, &rows);
+            let bits = without(hidden, selected, &rows);
             assert_eq!(bits.len(), rows.len());
             (0..bits.len())
                 .filter(|&i| bits.value(i))
                 .collect::<Vec<_>>()
         };
         let seen: Vec<usize> = (0..rows.len())
-            .filter(|i| ![0, 6, 63, 64].contains(i))
+            .filter(|i| !hidden.contains((rows.start + i) as u32))
             .collect();
         assert_eq!(left(None), seen);
         let even = BooleanBuffer::collect_bool(rows.len(), |i| i % 2 == 0);

@@ -9,7 +9,7 @@ use howdah_bridge::table::Table;
 use howdah_bridge::tid::RowNumber;
 use howdah_columnar::Column;
 
-use super::batch::{BATCH_ROWS, Batch, Rows};
+use super::batch::{Batch, Rows};
 use super::current_group::CurrentGroup;
 use super::singles::Spread;
 use crate::errors::ColdError;
@@ -74,7 +74,7 @@ pub(super) struct Decoded {
     selection: Selection,
     recheck: bool,
     /// Rows already returned.
-    pub(super) done: usize,
+    done: usize,
 }
 
 impl Decoded {
@@ -127,18 +127,20 @@ impl Decoded {
         })
     }
 
-    /// Replaces `batch` by the next of the rows; `false` if there are no more. `scratch` is of no
+    /// Replaces `batch` by the next of the rows, `most` at most, and returns a range of the group
+    /// with these rows and none of the others; `None` if there are no more. `scratch` is of no
     /// meaning between calls.
     pub(super) fn next_batch(
         &mut self,
         table: Table<'_>,
         layout: &TableLayout,
+        most: usize,
         scratch: &mut Vec<u32>,
         batch: &mut Batch<'_>,
-    ) -> Result<bool, ColdError> {
-        let end = (self.done + BATCH_ROWS).min(self.selection.len());
+    ) -> Result<Option<Range<usize>>, ColdError> {
+        let end = self.done.saturating_add(most).min(self.selection.len());
         if self.done == end {
-            return Ok(false);
+            return Ok(None);
         }
         let (positions, rows) = match &self.selection {
             Selection::Range(range) => (
@@ -172,7 +174,11 @@ impl Decoded {
                 Source::Missing => batch.repeat(*i, table.descriptor().missing_value(*i)),
             }
         }
+        let covered = match &self.selection {
+            Selection::Range(range) => range.start + self.done..range.start + end,
+            Selection::List(list, _) => list[self.done] as usize..list[end - 1] as usize + 1,
+        };
         self.done = end;
-        Ok(true)
+        Ok(Some(covered))
     }
 }

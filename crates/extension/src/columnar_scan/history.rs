@@ -2,8 +2,12 @@
 //!
 //! Noted is the place of each batch: some 50 bytes for up to 8,192 rows. A batch behind the scan's
 //! position is read again from its place, beside what the scan has in hand: then the scan goes on
-//! as if it had not been moved. The snapshot and the groups of the view are the same, and so are
-//! the rows; they are not counted twice.
+//! as if it had not been moved.
+//!
+//! The snapshot and the groups of the view are the same, and so are the rows of a place that pass
+//! the clauses. Which rows are selected beside them, to be rechecked, depends on what was read
+//! before: the filter may leave a place with more rows than it had, or with none. So a place is a
+//! range of the group, whose rows are one batch, and one that turns out empty is dropped.
 
 use std::ops::Range;
 
@@ -19,8 +23,8 @@ use crate::store::view::{ColdView, store_of};
 /// Where a batch comes from: a group of the view, and what of it.
 #[derive(Clone, Debug)]
 pub(super) enum Place {
-    /// The selected rows of a piece, from this one of them on.
-    Stored(usize, Piece, usize),
+    /// The selected rows of a range.
+    Stored(usize, Piece),
     /// These rows of a running load.
     Pending(usize, Range<u32>),
 }
@@ -31,9 +35,8 @@ pub(super) struct History {
     places: Vec<Place>,
     /// How many of them were passed; the last of these is the current one.
     passed: usize,
-    /// What was read again.
+    /// The group that was read last for one of them.
     group: Option<CurrentGroup>,
-    decoded: Option<(Piece, Decoded)>,
 }
 
 impl History {
@@ -56,6 +59,17 @@ impl History {
         self.passed > 0
     }
 
+    /// Drops the current place, which has no rows and was reached forwards.
+    pub(super) fn drop_passed(&mut self) {
+        self.passed -= 1;
+        self.places.remove(self.passed);
+    }
+
+    /// Drops the current place, which has no rows and was reached backwards.
+    pub(super) fn drop_to_come(&mut self) {
+        self.places.remove(self.passed - 1);
+    }
+
     /// The place of the current batch.
     ///
     /// # Panics
@@ -65,29 +79,25 @@ impl History {
         self.places[self.passed - 1].clone()
     }
 
-    /// The rows of a piece that were read once before.
-    pub(super) fn decoded(
+    /// The selected rows of a piece, if there are any.
+    pub(super) fn read(
         &mut self,
         view: &ColdView<'_>,
         table: Table<'_>,
         question: &Question,
         wanted: &Attributes,
         index: usize,
-        piece: Piece,
-    ) -> Result<&mut Decoded, ColdError> {
-        const SAME: &str = "a scan sees the same rows at any time";
+        piece: &Piece,
+    ) -> Result<Option<Decoded>, ColdError> {
         let store = store_of(table)?;
         if (self.group.as_ref()).is_none_or(|group| group.index != index) {
-            (self.group, self.decoded) = (None, None);
+            self.group = None;
             self.group = CurrentGroup::open(view, &store, question, index)?;
         }
-        if (self.decoded.as_ref()).is_none_or(|(read, _)| *read != piece) {
-            self.decoded = None;
-            let group = self.group.as_mut().expect(SAME);
-            let read = piece.read(group, &store, question, wanted)?;
-            self.decoded = Some((piece, read.decoded.expect(SAME)));
-        }
-        Ok(&mut self.decoded.as_mut().expect(SAME).1)
+        let Some(group) = &mut self.group else {
+            return Ok(None);
+        };
+        Ok(piece.read(group, &store, question, wanted)?.decoded)
     }
 }
 
@@ -116,5 +126,36 @@ mod tests {
             assert_eq!(current(&history), index);
         }
         assert!(!history.step());
+    }
+
+    #[test]
+    fn places_without_rows_are_passed_over() {
+        let places = |history: &History| -> Vec<usize> {
+            let index = |place: &Place| match place {
+                Place::Pending(index, _) => *index,
+                Place::Stored(..) => unreachable!(),
+            };
+            history.places.iter().map(index).collect()
+        };
+        let mut history = History::default();
+        (0..4).for_each(|index| history.push(Place::Pending(index, 0..1)));
+        // Backwards: 2 is empty, then 1 is the current one.
+        assert!(history.step_back());
+        history.drop_to_come();
+        assert!(history.step_back());
+        assert!(matches!(history.current(), Place::Pending(1, _)));
+        assert_eq!(places(&history), [0, 1, 3]);
+        // Forwards: 3 is empty; then the rows of 1 are still the current ones.
+        assert!(history.step());
+        history.drop_passed();
+        assert!(!history.step());
+        assert!(matches!(history.current(), Place::Pending(1, _)));
+        assert!(history.step_back());
+        assert!(matches!(history.current(), Place::Pending(0, _)));
+        // Backwards: the first one is empty.
+        history.drop_to_come();
+        assert!(!history.step_back());
+        assert!(history.step());
+        assert!(matches!(history.current(), Place::Pending(1, _)));
     }
 }

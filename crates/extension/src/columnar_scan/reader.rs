@@ -127,8 +127,11 @@ impl<'q> Reader<'q> {
         question: &Question,
         batch: &mut Batch<'_>,
     ) -> Result<bool, ColdError> {
-        if self.history.as_mut().is_some_and(History::step) {
-            return self.read_again(table, question, batch);
+        while self.history.as_mut().is_some_and(History::step) {
+            if self.read_again(table, question, batch)? {
+                return Ok(true);
+            }
+            self.history.as_mut().map(History::drop_passed);
         }
         loop {
             pgrx::check_for_interrupts!();
@@ -150,16 +153,16 @@ impl<'q> Reader<'q> {
         question: &Question,
         batch: &mut Batch<'_>,
     ) -> Result<bool, ColdError> {
-        let Some(history) = &mut self.history else {
-            unreachable!("only a scan that may be moved backwards is");
-        };
-        match history.step_back() {
-            true => self.read_again(table, question, batch),
-            false => Ok(false),
+        while self.history.as_mut().is_some_and(History::step_back) {
+            if self.read_again(table, question, batch)? {
+                return Ok(true);
+            }
+            self.history.as_mut().map(History::drop_to_come);
         }
+        Ok(false)
     }
 
-    /// Replaces `batch` by the current rows of the history, which were handed out before.
+    /// Replaces `batch` by the rows of the history's current place; `false` if it has none.
     fn read_again(
         &mut self,
         table: Table<'_>,
@@ -167,23 +170,25 @@ impl<'q> Reader<'q> {
         batch: &mut Batch<'_>,
     ) -> Result<bool, ColdError> {
         pgrx::check_for_interrupts!();
-        let Some(mut history) = self.history.take() else {
+        let Some(history) = &mut self.history else {
             return Ok(false);
         };
-        let read = match history.current() {
-            Place::Pending(index, rows) => self
-                .fill_pending(question, index, rows, batch)
-                .map(|()| true),
-            Place::Stored(index, piece, done) => {
-                let read = history.decoded(&self.view, table, question, &self.wanted, index, piece);
-                read.and_then(|decoded| {
-                    decoded.done = done;
-                    decoded.next_batch(table, &self.layout, &mut self.scratch, batch)
-                })
+        match history.current() {
+            Place::Pending(index, rows) => {
+                self.fill_pending(question, index, rows, batch)?;
+                Ok(true)
             }
-        };
-        self.history = Some(history);
-        read
+            Place::Stored(index, piece) => {
+                let read =
+                    history.read(&self.view, table, question, &self.wanted, index, &piece)?;
+                let Some(mut decoded) = read else {
+                    return Ok(false);
+                };
+                let (layout, scratch) = (&self.layout, &mut self.scratch);
+                let rows = decoded.next_batch(table, layout, usize::MAX, scratch, batch)?;
+                Ok(rows.is_some())
+            }
+        }
     }
 
     /// Returns the next of the decoded rows.
@@ -191,14 +196,16 @@ impl<'q> Reader<'q> {
         let Some((piece, decoded)) = &mut self.decoded else {
             return Ok(false);
         };
-        let done = decoded.done;
-        let has_rows = decoded.next_batch(table, &self.layout, &mut self.scratch, batch)?;
-        if !has_rows {
+        let (layout, scratch) = (&self.layout, &mut self.scratch);
+        let Some(rows) = decoded.next_batch(table, layout, BATCH_ROWS, scratch, batch)? else {
             self.decoded = None;
-        } else if let (Some(history), Some(current)) = (&mut self.history, &self.current) {
-            history.push(Place::Stored(current.index, piece.clone(), done));
+            return Ok(false);
+        };
+        if let (Some(history), Some(current)) = (&mut self.history, &self.current) {
+            let filter = piece.filter;
+            history.push(Place::Stored(current.index, Piece { rows, filter }));
         }
-        Ok(has_rows)
+        Ok(true)
     }
 
     /// Returns the next rows of this backend's own loads. They are few, and never filtered here.
