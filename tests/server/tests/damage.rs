@@ -73,6 +73,8 @@ const VECTORIZED_READS: std::ops::Range<usize> = 4..8;
 #[derive(Clone, Copy, Debug)]
 struct StoredTuple {
     id: u32,
+    /// Position of its line pointer in the file.
+    pointer_bytes: usize,
     /// Position of chunk_id in the file; the payload follows it.
     data_offset_bytes: usize,
     /// Size of the data, including key and length.
@@ -106,6 +108,7 @@ fn stored_tuples(image: &[u8]) -> Vec<StoredTuple> {
             let (offset, length) = ((item & 0x7FFF) as usize, (item >> 17) as usize);
             tuples.push(StoredTuple {
                 id: word(page, offset + TUPLE_HEADER_BYTES),
+                pointer_bytes: page_number * PAGE_BYTES + at,
                 data_offset_bytes: page_number * PAGE_BYTES + offset + TUPLE_HEADER_BYTES,
                 data_bytes: length - TUPLE_HEADER_BYTES,
             });
@@ -305,6 +308,10 @@ impl Damaged {
         for (sql, answer) in READS.iter().zip(&self.answers) {
             ensure!(read(&self.primary, sql)? == *answer, "not restored: {sql}");
         }
+        self.nothing_crashed()
+    }
+
+    fn nothing_crashed(&self) -> anyhow::Result<()> {
         let log = fs::read_to_string(&self.primary.log)?;
         ensure!(
             !log.contains("terminated by signal") && !log.contains("PANIC"),
@@ -491,6 +498,92 @@ fn flipped_bits_in_directory_entries_are_refused() -> anyhow::Result<()> {
                 damaged.refused_reads(byte, bit)? > 0,
                 "bit {bit} of byte {at} of a directory entry was flipped and nothing noticed"
             );
+        }
+    }
+    damaged.is_whole_again()
+}
+
+/// A session that knows the places of entries does not take a damaged one for one that is gone.
+#[test]
+fn flipped_bits_in_directory_entries_are_refused_by_sessions_that_know_them() -> anyhow::Result<()>
+{
+    let mut damaged = Damaged::start("damage-known-directory")?;
+    let mut session = damaged.primary.session()?;
+    for change in [
+        "DROP TABLE p",
+        "CREATE TABLE t (id int, word text) USING howdah",
+        "INSERT INTO t SELECT i, 'word ' || i FROM generate_series(1, 3000) i",
+        "INSERT INTO t SELECT i, 'word ' || i FROM generate_series(3001, 5000) i",
+    ] {
+        session.batch_execute(change)?;
+    }
+    damaged.look_at_disk()?;
+    let (question, mut refused) = ("SELECT count(*), sum(length(word)) FROM t", 0);
+    let whole = told(&mut session, question)?;
+    let file = OpenOptions::new().write(true).open(&damaged.file)?;
+    for tuple in damaged.tuples_of(DIRECTORY_ID) {
+        for at in 0..tuple.data_bytes {
+            let mut knowing = damaged.primary.session()?;
+            for _ in 0..3 {
+                ensure!(told(&mut knowing, question)? == whole, "not restored");
+            }
+            let byte = tuple.data_offset_bytes + at;
+            let page = byte / PAGE_BYTES * PAGE_BYTES;
+            damaged.evict(&mut session)?;
+            file.write_all_at(&[damaged.image[byte] ^ (1 << (at % 8))], byte as u64)?;
+            match told(&mut knowing, question)?.as_str() {
+                "XX001" => refused += 1,
+                // It remembers what the entry said.
+                told => ensure!(told == whole, "{told} with byte {at} of {tuple:?} flipped"),
+            }
+            damaged.evict(&mut session)?;
+            file.write_all_at(&damaged.image[page..page + PAGE_BYTES], page as u64)?;
+        }
+    }
+    ensure!(refused > 0, "no flipped bit was noticed");
+    damaged.nothing_crashed()
+}
+
+/// An index entry that leads to no line pointer is damage: what it stands for did exist.
+#[test]
+fn lost_line_pointers_are_refused() -> anyhow::Result<()> {
+    let mut damaged = Damaged::start("damage-pointers")?;
+    let mut session = damaged.primary.session()?;
+    session.batch_execute("DELETE FROM t WHERE id % 3 = 0 OR id = 40000")?;
+    damaged.answers = READS
+        .iter()
+        .map(|sql| read(&damaged.primary, sql))
+        .collect::<Result<Vec<_>, _>>()?;
+    damaged.look_at_disk()?;
+    const CHANGES: [(u32, &[&str]); 3] = [
+        (DIRECTORY_ID, &["SELECT count(*) FROM t"]),
+        (
+            HIGH_WATER_ID,
+            &[
+                "SELECT howdah.release('t')",
+                "INSERT INTO t (id) SELECT i FROM generate_series(100001, 120000) i",
+            ],
+        ),
+        (
+            DELETION_VECTOR_ID,
+            &["SELECT count(*) FROM t", "SELECT sum(id) FROM t"],
+        ),
+    ];
+    let file = OpenOptions::new().write(true).open(&damaged.file)?;
+    for (id, statements) in CHANGES {
+        let tuples = damaged.tuples_of(id);
+        ensure!(!tuples.is_empty(), "no tuple with id {id} was found");
+        for tuple in tuples {
+            let pointer = word(&damaged.image, tuple.pointer_bytes) & !(3 << 15);
+            let page = tuple.pointer_bytes / PAGE_BYTES * PAGE_BYTES;
+            damaged.evict(&mut session)?;
+            file.write_all_at(&pointer.to_le_bytes(), tuple.pointer_bytes as u64)?;
+            for sql in statements {
+                let told = read(&damaged.primary, sql)?;
+                ensure!(told == "XX001", "{sql} without {tuple:?}: {told:.200}");
+            }
+            damaged.evict(&mut session)?;
+            file.write_all_at(&damaged.image[page..page + PAGE_BYTES], page as u64)?;
         }
     }
     damaged.is_whole_again()

@@ -106,6 +106,9 @@ impl<'a> HotCopy<'a> {
 
     /// Passes a row to the cold side, unless it must stay hot.
     fn put_cold(&mut self, old: OldRow<'_>, origin: Origin, cold: &mut ColdOrder<'_>) -> bool {
+        if !cold.may_take(origin) {
+            return false;
+        }
         let table = self.work.table();
         let row = &mut self.values;
         self.memory.with(|| {

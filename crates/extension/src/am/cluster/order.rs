@@ -45,7 +45,12 @@ pub(super) struct ColdOrder<'a> {
     way: Way<'a>,
     layout: TableLayout,
     horizon: Xid,
+    /// Origins of rows that some snapshot does not see yet.
+    recent: Vec<Origin>,
 }
+
+/// Such origins of hot rows at most.
+const MOST_RECENT_ORIGINS: usize = 64;
 
 enum Way<'a> {
     Sort(TupleSort<'a>),
@@ -69,6 +74,7 @@ impl<'a> ColdOrder<'a> {
             way: Way::Sort(TupleSort::by_index(work.old_heap, index, memory_kb)),
             layout: TableLayout::of(work.old_heap.descriptor()),
             horizon: work.horizon,
+            recent: Vec::new(),
         }
     }
 
@@ -82,6 +88,7 @@ impl<'a> ColdOrder<'a> {
             way: Way::AsTheyCome(groups),
             layout,
             horizon: work.horizon,
+            recent: Vec::new(),
         }
     }
 
@@ -92,6 +99,20 @@ impl<'a> ColdOrder<'a> {
 
     pub fn layout(&self) -> &TableLayout {
         &self.layout
+    }
+
+    /// Whether a hot row of this origin may be put here. Rows that some snapshot does not see yet
+    /// are listed by origin, and a look-up of any row of the group visits all of its lists: those of
+    /// many transactions stay hot.
+    pub fn may_take(&mut self, origin: Origin) -> bool {
+        if origin.xid.precedes(self.horizon) || self.recent.contains(&origin) {
+            return true;
+        }
+        let is_one_of_few = self.recent.len() < MOST_RECENT_ORIGINS;
+        if is_one_of_few {
+            self.recent.push(origin);
+        }
+        is_one_of_few
     }
 
     /// Adds a row that no transaction has locked or changed.
