@@ -134,6 +134,33 @@ RESET howdah.row_group_bytes;
 CALL howdah.compact('later');
 SELECT row_count FROM howdah.row_groups WHERE relation = 'later'::regclass;
 SELECT count(*), sum(id), sum(length(m)) FROM later;
+-- A page of values that compress well is moved in parts, and a row of many long values stays hot.
+SET howdah.bulk_load = off;
+SET howdah.row_group_bytes = '1MB';
+CREATE TABLE longer (id int, m text) USING howdah;
+INSERT INTO longer SELECT i, repeat(md5(i::text), 20000) FROM generate_series(1, 20) i;
+CALL howdah.compact('longer');
+SELECT count(*) AS groups, sum(row_count) AS rows, max(raw_bytes) < 2 * 1024 * 1024 AS are_small FROM howdah.row_groups WHERE relation = 'longer'::regclass;
+SELECT count(*), sum(id), count(DISTINCT md5(m)) FROM longer;
+RESET howdah.row_group_bytes;
+CREATE TABLE longest (id int, a text, b text, c text, d text, e text) USING howdah;
+INSERT INTO longest VALUES (1, repeat('a', 7000000), repeat('b', 7000000), repeat('c', 7000000), repeat('d', 7000000), repeat('e', 7000000));
+INSERT INTO longest VALUES (2, repeat('a', 7000000), 'b', 'c', 'd', 'e');
+CALL howdah.compact('longest');
+SELECT id, ctid >= '(2147483648,0)' AS is_cold, length(a) FROM longest ORDER BY id;
+-- Numerics that have no order among themselves may be in a sort key.
+CREATE TABLE numbers (id int, n numeric) USING howdah;
+SELECT howdah.set_options('numbers', sort_key => '{n}');
+INSERT INTO numbers SELECT i, CASE i % 10 WHEN 0 THEN 'NaN' WHEN 1 THEN 1 / (i * 1e25) ELSE (i * 7919 % 1000) END FROM generate_series(1, 2000) i;
+CALL howdah.compact('numbers');
+SELECT cold_rows FROM howdah.tables WHERE table_name = 'numbers';
+SELECT count(*), sum(id), count(DISTINCT n) FROM numbers;
+SET howdah.bulk_load = on;
+INSERT INTO numbers SELECT i, CASE i % 10 WHEN 0 THEN 'Infinity'::numeric ELSE (i * 7919 % 1000) END FROM generate_series(2001, 4000) i;
+CALL howdah.compact('numbers');
+SELECT count(*) AS groups, sum(row_count) FROM howdah.row_groups WHERE relation = 'numbers'::regclass;
+VACUUM FULL numbers;
+SELECT count(*), sum(id), count(DISTINCT n) FROM numbers;
 RESET howdah.load_threshold;
 
 SET client_min_messages = warning;

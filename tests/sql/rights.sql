@@ -47,6 +47,18 @@ SET LOCAL ROLE howdah_reader;
 SET LOCAL howdah.debug_force_vectorized = on;
 SELECT k, count(*) FROM m GROUP BY k;
 ROLLBACK;
+-- A plan made before the right was taken away asks for it when it is run.
+BEGIN;
+SET LOCAL howdah.debug_force_vectorized = on;
+SET LOCAL ROLE howdah_reader;
+PREPARE counts AS SELECT k, count(*) FROM m GROUP BY k ORDER BY k LIMIT 1;
+EXECUTE counts;
+RESET ROLE;
+REVOKE EXECUTE ON FUNCTION int4eq(int, int), hashint4(int) FROM public;
+SET LOCAL ROLE howdah_reader;
+EXECUTE counts;
+ROLLBACK;
+DEALLOCATE counts;
 -- A cursor's functions may be called with the rights of the role that declared it, whichever fetches from it.
 CREATE FUNCTION hidden(int) RETURNS int STABLE LANGUAGE plpgsql AS 'BEGIN RETURN $1 + 1; END';
 REVOKE EXECUTE ON FUNCTION hidden FROM public;

@@ -107,11 +107,19 @@ impl<'a> TableVacuum<'a> {
                 parameters.truncate = pg_sys::VacOptValue::VACOPTVALUE_DISABLED;
             }
             let known = (*(*table).rd_rel).reltuples;
-            if known > 0.0 {
+            let of_hot = match known > 0.0 {
                 // Heap scales the old count to the pages that it skips, so the count must be that
                 // of hot rows.
-                (*(*table).rd_rel).reltuples = (known - cold_rows as f32).max(0.0);
-            }
+                true => (known - cold_rows as f32).max(0.0),
+                false => known,
+            };
+            (*(*table).rd_rel).reltuples = of_hot;
+            // An ERROR unwinds as a panic.
+            let _known_again = KnownAgain {
+                table,
+                known,
+                of_hot,
+            };
             pg_sys::heap_vacuum_rel(table, &mut parameters, self.strategy);
         }
     }
@@ -204,6 +212,25 @@ impl<'a> TableVacuum<'a> {
     pub fn log_conflict(self, horizon: Xid) {
         // SAFETY: the table is open and locked.
         unsafe { crate::recovery_conflict::log(self.table.raw(), horizon.raw()) }
+    }
+}
+
+/// Gives a relcache entry its count of rows back where VACUUM does not end, which replaces it.
+struct KnownAgain {
+    table: pg_sys::Relation,
+    known: f32,
+    of_hot: f32,
+}
+
+impl Drop for KnownAgain {
+    fn drop(&mut self) {
+        // SAFETY: the table is open, also while an ERROR unwinds.
+        unsafe {
+            let form = (*self.table).rd_rel;
+            if std::thread::panicking() && (*form).reltuples == self.of_hot {
+                (*form).reltuples = self.known;
+            }
+        }
     }
 }
 

@@ -137,3 +137,38 @@ fn loaded_rows_are_frozen_and_then_no_worker_starts_any_more() -> anyhow::Result
     }
     anyhow::bail!("something goes on")
 }
+
+/// Neither a database's timeouts, which are meant for statements, nor rows so long that a full group
+/// has few of them keep a table from being compacted.
+#[test]
+fn rows_of_any_length_become_cold_whatever_the_timeouts() -> anyhow::Result<()> {
+    let primary = Primary::start(
+        "worker-limits",
+        &[
+            ("howdah.compact_naptime", "100ms"),
+            ("howdah.compact_after", "0"),
+            ("howdah.compact_min_rows", "5000"),
+            ("howdah.row_group_bytes", "1MB"),
+            ("autovacuum", "off"),
+        ],
+    )?;
+    let mut session = primary.session()?;
+    session.batch_execute("CREATE DATABASE limits")?;
+    let mut other = primary.connect("limits")?;
+    session.batch_execute(
+        "ALTER DATABASE limits SET transaction_timeout = '40ms';
+         ALTER DATABASE limits SET lock_timeout = '1ms';
+         ALTER DATABASE limits SET statement_timeout = '1ms'",
+    )?;
+    other.batch_execute(
+        "CREATE EXTENSION howdah; SET howdah.bulk_load = off;
+         CREATE TABLE long (id int PRIMARY KEY, a text, b text) USING howdah;
+         CREATE INDEX ON long (a); CREATE INDEX ON long (b);
+         INSERT INTO long SELECT i, md5(i::text), repeat(md5((i * 7)::text), 40) FROM generate_series(1, 20000) i",
+    )?;
+    let cold = "SELECT cold_rows > 19000 FROM howdah.tables WHERE table_name = 'long'";
+    wait_until(&mut other, cold)?;
+    let rows = "SELECT count(*), sum(id), count(DISTINCT b) FROM long";
+    assert_eq!(query(&mut other, rows)?, "20000|200010000|20000");
+    Ok(())
+}

@@ -1,6 +1,7 @@
 //! `pg_upgrade`: the files of howdah tables are moved to a server made by another `initdb`, and
 //! everything works there.
 
+use anyhow::Context as _;
 use howdah_cli::cluster::{StopMode, run};
 use howdah_cli::paths::Paths;
 use howdah_cli::scratch::Scratch;
@@ -53,6 +54,17 @@ fn answers(session: &mut Client) -> anyhow::Result<Vec<String>> {
     .collect()
 }
 
+/// The next transaction id of a server that is stopped.
+fn next_xid(server: &Primary) -> anyhow::Result<String> {
+    let told = server
+        .command("pg_controldata")
+        .arg(&server.data)
+        .output()?;
+    let told = String::from_utf8(told.stdout)?;
+    let line = told.lines().find(|line| line.contains("NextXID"));
+    Ok(line.context("no next transaction id")?.to_owned())
+}
+
 #[test]
 fn an_upgraded_server_has_all_rows_and_goes_on_with_them() -> anyhow::Result<()> {
     let old = Primary::start("upgrade-old", &SETTINGS)?;
@@ -61,6 +73,12 @@ fn an_upgraded_server_has_all_rows_and_goes_on_with_them() -> anyhow::Result<()>
     let expected = answers(&mut session)?;
     drop(session);
     old.stop(StopMode::Fast)?;
+    // pg_upgrade starts it again, and gives the next transaction id of now to the new server.
+    let conf = old.data.join("postgresql.conf");
+    let eager = "\nhowdah.compaction = on\nhowdah.compact_after = 0\nhowdah.compact_naptime = 100\n\
+                 howdah.compact_min_rows = 1\n";
+    std::fs::write(&conf, std::fs::read_to_string(&conf)? + eager)?;
+    let next_xid = next_xid(&old)?;
 
     let new = Scratch::start(&Paths::from_environment()?, "upgrade-new", &SETTINGS)?;
     new.cluster.stop(StopMode::Fast)?;
@@ -78,6 +96,11 @@ fn an_upgraded_server_has_all_rows_and_goes_on_with_them() -> anyhow::Result<()>
         upgrade.arg(which).arg(&new.cluster.postgres.bin);
     }
     run(&mut upgrade)?;
+    assert_eq!(
+        self::next_xid(&old)?,
+        next_xid,
+        "compaction went on during the upgrade"
+    );
     new.cluster.start()?;
 
     let mut session = new.cluster.connect(DATABASE)?;

@@ -108,21 +108,29 @@ unsafe fn sort_group_expressions<'a>(
     }
 }
 
+/// The operator by which values of an expression are grouped, unless another one is asked for.
+fn default_equality(key: Node<'_>) -> pg_sys::Oid {
+    let flags = pg_sys::TYPECACHE_EQ_OPR as i32;
+    // SAFETY: a catalog lookup; entries of the type cache are never freed.
+    unsafe { (*pg_sys::lookup_type_cache(key.type_oid(), flags)).eq_opr }
+}
+
+/// The function by which values of a key are compared, if it has privileges of its own. PostgreSQL
+/// asks when a plan is run: no plan is made anew when they change.
+pub(super) fn restricted_equality(key: Node<'_>) -> Option<pg_sys::Oid> {
+    // SAFETY: a catalog lookup.
+    let function = unsafe { pg_sys::get_opcode(default_equality(key)) };
+    is_restricted(function).then_some(function)
+}
+
 /// The different expressions by which rows are grouped, all by the default equality of their type:
 /// the order of the result may ask for another one.
 fn group_keys<'a>(clauses: &[SortOrGroup<'a>], keys: &mut Vec<Node<'a>>) -> Result<(), Reason> {
     for key in clauses {
-        // SAFETY: a catalog lookup; entries of the type cache are never freed.
-        let default = unsafe {
-            let flags = pg_sys::TYPECACHE_EQ_OPR as i32;
-            (*pg_sys::lookup_type_cache(key.node.type_oid(), flags)).eq_opr
-        };
-        if default != key.equality {
+        if default_equality(key.node) != key.equality {
             return Err(Reason::GroupOperator);
         }
-        // SAFETY: a catalog lookup.
-        let function = unsafe { pg_sys::get_opcode(default) };
-        if is_restricted(function) {
+        if let Some(function) = restricted_equality(key.node) {
             return Err(Reason::RestrictedFunction(function));
         }
         if !keys.iter().any(|known| known.equals(key.node)) {

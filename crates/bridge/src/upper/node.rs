@@ -18,6 +18,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 
 use pgrx::{PgList, PgMemoryContexts, pg_guard, pg_sys};
 
+use super::analysis::restricted_equality;
 use super::batch::Batch;
 use super::explain::explain_custom_scan;
 use super::foreign::Raised;
@@ -327,6 +328,10 @@ unsafe extern "C-unwind" fn start(node: *mut pg_sys::CustomScanState) -> Raised 
         };
         let ran = catch_unwind(AssertUnwindSafe(|| {
             let before = inner(node).rows.take();
+            let keys = run.shape.keys.iter().copied();
+            if keys.filter_map(restricted_equality).next().is_some() {
+                return Err(Left::Changed);
+            }
             engine().map_or(Err(Left::Changed), |engine| engine.run(&run, before))
         }));
         let rows = match ran {
