@@ -20,7 +20,7 @@ macro_rules! background_worker_main {
 }
 
 /// What the configuration, the database or the role may set, and does not hold for maintenance that
-/// nobody asked for: the same as in autovacuum's workers.
+/// goes on by itself: the same as in autovacuum's workers.
 const SETTINGS: [(&CStr, &str); 7] = [
     (c"zero_damaged_pages", "false"),
     (c"statement_timeout", "0"),

@@ -1,8 +1,8 @@
 //! How long a lock on a relation, once this transaction has taken it, is certainly held.
 //!
-//! What was true of a file while it was locked, such as its least length, holds as long as the lock.
-//! A lock is given up when the transaction ends; when a subtransaction is rolled back that has
-//! taken it, after which the transaction goes on; and at once where it was taken for a look only
+//! What was true of a file while it was locked, such as its least length, holds as long as the
+//! lock. A lock is given up when the transaction ends; when a subtransaction is rolled back that
+//! has taken it, after which the transaction goes on; and at once where it was taken for a look
 //! ([`ColdStore::release`](crate::store::ColdStore::release)).
 
 use std::cell::Cell;

@@ -25,7 +25,8 @@ pub fn is_preloading() -> bool {
     unsafe { pg_sys::process_shared_preload_libraries_in_progress }
 }
 
-/// Whether the server runs for `pg_upgrade`, under which nothing may take transaction ids on its own.
+/// Whether the server runs for `pg_upgrade`, under which nothing may take transaction ids on its
+/// own.
 pub fn is_for_upgrade() -> bool {
     // SAFETY: plain read of a global, set before libraries are loaded.
     unsafe { pg_sys::IsBinaryUpgrade }

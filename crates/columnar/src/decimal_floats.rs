@@ -8,6 +8,7 @@
 use vortex_alp::{ALP, ALPArrayExt, ALPArraySlotsExt, ALPFloat};
 use vortex_array::ArrayRef;
 use vortex_array::dtype::Nullability::NonNullable;
+use vortex_array::dtype::PType;
 use vortex_array::scalar::Scalar;
 
 use crate::predicate::CompareOp;
@@ -40,28 +41,21 @@ pub(crate) fn exact(array: &ArrayRef, op: CompareOp, constant: Scalar) -> Exact 
         _ => (false, false),
     };
     let exponents = alp.exponents();
-    let first = if let Ok(constant) = f64::try_from(&constant) {
-        first_where(i64::MIN, i64::MAX, |integer| {
+    let width = constant.as_primitive_opt().map(|constant| constant.ptype());
+    let first = match (width, f64::try_from(&constant), f32::try_from(&constant)) {
+        (Some(PType::F64), Ok(constant), _) => first_where(i64::MIN, i64::MAX, |integer| {
             let float = f64::decode_single(integer, exponents);
-            if after_equal {
-                float > constant
-            } else {
-                float >= constant
-            }
+            float > constant || float == constant && !after_equal
         })
-        .map(|integer| Scalar::primitive(integer, NonNullable))
-    } else if let Ok(constant) = f32::try_from(&constant) {
-        first_where(i32::MIN.into(), i32::MAX.into(), |integer| {
-            let float = f32::decode_single(integer as i32, exponents);
-            if after_equal {
-                float > constant
-            } else {
-                float >= constant
-            }
-        })
-        .map(|integer| Scalar::primitive(integer as i32, NonNullable))
-    } else {
-        return Exact::Decode;
+        .map(|integer| Scalar::primitive(integer, NonNullable)),
+        (Some(PType::F32), _, Ok(constant)) => {
+            first_where(i32::MIN.into(), i32::MAX.into(), |integer| {
+                let float = f32::decode_single(integer as i32, exponents);
+                float > constant || float == constant && !after_equal
+            })
+            .map(|integer| Scalar::primitive(integer as i32, NonNullable))
+        }
+        _ => return Exact::Decode,
     };
     let rewritten = match (first, from_there) {
         (Some(first), true) => Rewritten::Compare(CompareOp::Ge, first),

@@ -9,8 +9,8 @@
 //! ```
 //!
 //! Vortex orders floats by their bits, PostgreSQL does not: chunks with a NaN or a -0.0,
-//! which the footer knows, are compared after decoding where that matters. Floats that are stored as
-//! decimals are compared as integers (`decimal_floats`), and so are decimals of one scale.
+//! which the footer knows, are compared after decoding where that matters. Floats that are stored
+//! as decimals are compared as integers (`decimal_floats`), and so are decimals of one scale.
 
 use std::ops::Range;
 

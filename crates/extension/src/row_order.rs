@@ -24,8 +24,8 @@ pub fn key_of(table: Table<'_>, option: &[i16]) -> Vec<i16> {
     }
 }
 
-/// The rows in the order of the sort key, NULLs last; `None` if they stay as they are. Ties keep the
-/// order of the rows.
+/// The rows in the order of the sort key, NULLs last; `None` if they stay as they are. Ties keep
+/// the order of the rows.
 pub fn order_by(rows: &RowGroupBuilder, sort_key: &[i16]) -> Option<Vec<u32>> {
     let columns: Vec<usize> = sort_key
         .iter()

@@ -138,8 +138,8 @@ fn loaded_rows_are_frozen_and_then_no_worker_starts_any_more() -> anyhow::Result
     anyhow::bail!("something goes on")
 }
 
-/// Neither a database's timeouts, which are meant for statements, nor rows so long that a full group
-/// has few of them keep a table from being compacted.
+/// Neither a database's timeouts, which are meant for statements, nor rows so long that a full
+/// group has few of them keep a table from being compacted.
 #[test]
 fn rows_of_any_length_become_cold_whatever_the_timeouts() -> anyhow::Result<()> {
     let primary = Primary::start(

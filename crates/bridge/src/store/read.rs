@@ -277,7 +277,8 @@ impl ColdStore<'_> {
         }
     }
 
-    /// The tuple that an index entry leads to, unless it is dead. `page` is the page that it lies on.
+    /// The tuple that an index entry leads to, unless it is dead. `page` is the page that it lies
+    /// on.
     ///
     /// The leaf of the entry is pinned, so VACUUM has not freed the tuple's line pointer. One that
     /// is missing is damage, and an ERROR: what is stored there is not taken for what never was.

@@ -34,10 +34,11 @@
 //!   mark, under its old number. Rows that were sorted out of such a group are hidden there from
 //!   all snapshots.
 //! - *One order.* A snapshot taken after CLUSTER sees the rows of a table with cold rows in the
-//!   order of a btree index: all are in new groups. Exceptions are values too large to be cold, rows
-//!   that the clustering transaction itself has locked, and those of more than a few transactions
-//!   that some snapshot does not see yet: they stay hot and come first, in order. A table without living cold rows is clustered as a heap. With an index of another kind
-//!   the hot rows are sorted, and groups keep their order.
+//!   order of a btree index: all are in new groups. Exceptions are values too large to be cold,
+//!   rows that the clustering transaction itself has locked, and those of more than a few
+//!   transactions that some snapshot does not see yet: they stay hot and come first, in order. A
+//!   table without living cold rows is clustered as a heap. With an index of another kind the hot
+//!   rows are sorted, and groups keep their order.
 //! - *Links.* No other transaction in progress still uses a TID from before, because CLUSTER has
 //!   waited for every transaction that has read or changed the table. Only an older snapshot can
 //!   reach a row that was changed since. Among hot versions the server's rewrite keeps links. All

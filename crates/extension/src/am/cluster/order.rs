@@ -102,8 +102,8 @@ impl<'a> ColdOrder<'a> {
     }
 
     /// Whether a hot row of this origin may be put here. Rows that some snapshot does not see yet
-    /// are listed by origin, and a look-up of any row of the group visits all of its lists: those of
-    /// many transactions stay hot.
+    /// are listed by origin, and a look-up of any row of the group visits all of its lists: those
+    /// of many transactions stay hot.
     pub fn may_take(&mut self, origin: Origin) -> bool {
         if origin.xid.precedes(self.horizon) || self.recent.contains(&origin) {
             return true;
