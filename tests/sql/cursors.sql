@@ -140,6 +140,18 @@ MOVE BACKWARD ALL IN c;
 UPDATE t SET s = 'none' WHERE CURRENT OF c;
 ROLLBACK;
 
+BEGIN;
+DECLARE c CURSOR FOR SELECT id FROM t;
+FETCH LAST FROM c \gset
+DELETE FROM t WHERE CURRENT OF c RETURNING id = :id AS deleted;
+FETCH RELATIVE -3 FROM c \gset
+UPDATE t SET s = 'c' WHERE CURRENT OF c RETURNING id = :id AS updated;
+DECLARE d CURSOR FOR SELECT id FROM p;
+MOVE 10100 IN d;
+FETCH RELATIVE -100 FROM d \gset
+UPDATE p SET v = 'd' WHERE CURRENT OF d RETURNING id = :id AS updated;
+ROLLBACK;
+
 -- Without a word, a cursor can be moved backwards where heap's plan can.
 BEGIN;
 DECLARE c CURSOR FOR SELECT id FROM t ORDER BY n, id LIMIT 5;

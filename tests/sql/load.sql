@@ -464,6 +464,19 @@ SELECT * FROM forced ORDER BY id;
 SELECT cold('forced');
 RESET howdah.debug_force_cold;
 
+-- A row that does not fit a page of heap is refused, as it could never be changed; one that is narrow enough is not.
+SELECT format('CREATE TABLE texts (%s) USING howdah', string_agg(format('c%s text', i), ', ')) FROM generate_series(1, 460) i \gexec
+SELECT format('CREATE TABLE numbers (%s) USING howdah', string_agg(format('c%s bigint', i), ', ')) FROM generate_series(1, 1100) i \gexec
+SELECT format('INSERT INTO texts SELECT %s FROM generate_series(1, 1000) g', string_agg('repeat(md5(g::text), 20)', ', ')) FROM generate_series(1, 460) i \gexec
+SELECT format('INSERT INTO texts SELECT %s FROM generate_series(1, 1000) g', string_agg(CASE WHEN i % 2 = 0 THEN 'repeat(md5(g::text), 2)' ELSE quote_literal('x') END, ', ')) FROM generate_series(1, 460) i \gexec
+SELECT format('INSERT INTO numbers SELECT %s FROM generate_series(1, 1000) g', string_agg('g', ', ')) FROM generate_series(1, 1100) i \gexec
+SELECT format('INSERT INTO numbers SELECT %s FROM generate_series(1, 1000) g', string_agg(CASE WHEN i % 10 = 0 THEN 'NULL' ELSE 'g' END, ', ')) FROM generate_series(1, 1100) i \gexec
+SELECT cold('texts'), cold('numbers');
+UPDATE texts SET c1 = 'y' WHERE c2 = repeat(md5('7'), 2);
+UPDATE numbers SET c1 = 0 WHERE c1 = 7;
+SELECT count(*), min(c1), max(c1) FROM texts;
+SELECT count(*), sum(c1), sum(c1099) FROM numbers;
+
 -- Prepared transactions need max_prepared_transactions; a procedure that commits does not.
 CREATE PROCEDURE in_pieces() LANGUAGE plpgsql AS $$
 BEGIN

@@ -16,7 +16,8 @@ pub fn connectable_databases() -> Vec<u32> {
             for_each_row(
                 pg_sys::DatabaseRelationId,
                 |form: &pg_sys::FormData_pg_database| {
-                    if form.datallowconn && !form.datistemplate {
+                    let is_valid = form.datconnlimit != pg_sys::DATCONNLIMIT_INVALID_DB;
+                    if form.datallowconn && !form.datistemplate && is_valid {
                         databases.push(form.oid.to_u32());
                     }
                 },

@@ -25,6 +25,14 @@ pub fn is_preloading() -> bool {
     unsafe { pg_sys::process_shared_preload_libraries_in_progress }
 }
 
+/// Ends this background worker; unless the server stops, it starts it again. One that ends without
+/// a complaint would be gone for good.
+pub fn end_to_be_restarted() -> ! {
+    // SAFETY: ends the process in order, as the server's own launchers do.
+    unsafe { pg_sys::proc_exit(1) };
+    unreachable!("the process has ended")
+}
+
 /// Whether the server runs for `pg_upgrade`, under which nothing may take transaction ids on its
 /// own.
 pub fn is_for_upgrade() -> bool {

@@ -72,7 +72,7 @@ impl<T: Shareable> Places<T> {
 /// An area with one place per backend of the server.
 pub struct PerBackend<T>(Places<T>);
 
-impl<T: Shareable> PerBackend<T> {
+impl<T: Shareable + 'static> PerBackend<T> {
     pub const fn new(name: &'static CStr) -> PerBackend<T> {
         PerBackend(Places::new(name, most_backends))
     }
@@ -81,6 +81,11 @@ impl<T: Shareable> PerBackend<T> {
     /// that are not backends.
     pub fn get(&self, backend: pg_sys::ProcNumber) -> Option<&'static T> {
         self.0.get(usize::try_from(backend).ok()?)
+    }
+
+    /// The places of all backends, running or not.
+    pub fn all(&self) -> impl Iterator<Item = &'static T> {
+        (0..most_backends()).map_while(|at| self.0.get(at))
     }
 }
 

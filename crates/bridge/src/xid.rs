@@ -173,6 +173,19 @@ impl LocalXid {
     }
 }
 
+/// Whether this transaction has an id, or can be given one: near wraparound the server refuses.
+pub fn may_be_assigned() -> bool {
+    // SAFETY: plain reads of this backend's state and of words in shared memory.
+    unsafe {
+        if pg_sys::GetTopTransactionIdIfAny() != pg_sys::InvalidTransactionId {
+            return true;
+        }
+        let limits = pg_sys::TransamVariables;
+        let (next, stop) = ((*limits).nextXid.value as u32, (*limits).xidStopLimit);
+        Xid::from_raw(next.into()).precedes(Xid::from_raw(stop))
+    }
+}
+
 /// The oldest transaction that some snapshot of this backend may not see as finished, as this
 /// backend advertises it in shared memory.
 #[inline]

@@ -86,8 +86,13 @@ pub(crate) fn filter(
         Predicate::Compare { op, value } => match rewrite(chunk, *op, value.as_value())? {
             Rewritten::Decode => on_decoded(chunk, predicate, rows),
             Rewritten::Compare(op, constant) if is_float(chunk) => {
-                match exact(&array, op, constant) {
-                    Exact::Integers(integers, rewritten) => on_encoded(&integers, rewritten),
+                let Form::Array(whole) = chunk.form() else {
+                    return on_decoded(chunk, predicate, rows);
+                };
+                match exact(whole, op, constant) {
+                    Exact::Integers(integers, rewritten) => {
+                        on_encoded(&slice(&integers, &rows)?, rewritten)
+                    }
                     Exact::Floats(rewritten) => on_encoded(&array, rewritten),
                     Exact::Decode => on_decoded(chunk, predicate, rows),
                 }

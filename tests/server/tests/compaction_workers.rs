@@ -172,3 +172,17 @@ fn rows_of_any_length_become_cold_whatever_the_timeouts() -> anyhow::Result<()> 
     assert_eq!(query(&mut other, rows)?, "20000|200010000|20000");
     Ok(())
 }
+
+/// As the server's own launchers: an end without a complaint would be for good.
+#[test]
+fn the_launcher_comes_back_when_it_is_terminated() -> anyhow::Result<()> {
+    let primary = Primary::start("launcher", &[("howdah.compact_naptime", "100ms")])?;
+    let mut session = primary.session()?;
+    let pid = "SELECT pid FROM pg_stat_activity WHERE backend_type = 'howdah compaction launcher'";
+    let is_there =
+        |before: &str| format!("SELECT count(*) > 0 FROM ({pid}) p WHERE pid <> {before}");
+    wait_until(&mut session, &is_there("0"))?;
+    let before = query(&mut session, pid)?;
+    session.batch_execute(&format!("SELECT pg_terminate_backend({before})"))?;
+    wait_until(&mut session, &is_there(&before))
+}

@@ -3,7 +3,7 @@
 //!
 //! A slot with `test_decoding` shows what is decoded; a second server subscribes for the rest.
 
-use std::thread::sleep;
+use std::thread::{self, sleep};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, bail, ensure};
@@ -582,4 +582,46 @@ fn a_prepared_transaction_keeps_no_row_from_the_worker_but_its_own() -> anyhow::
     )?;
     indexes_are_sound(&mut to, "t", "id")?;
     row_numbers_are_unique(&mut to, "t")
+}
+
+/// The values of a load that is under way cannot be compared with those of the row that is looked
+/// for: the worker waits for the load, rather than take the row for missing.
+#[test]
+fn an_applied_change_waits_for_a_load_that_may_bring_its_row() -> anyhow::Result<()> {
+    let pair = Pair::start("logical-load", "off")?;
+    let mut from = pair.publisher.session()?;
+    let mut to = pair.subscriber.session()?;
+    for table in ["by_all", "by_index"] {
+        to.batch_execute(&format!(
+            "CREATE TABLE kept AS SELECT * FROM {table} ORDER BY id; ANALYZE kept; TRUNCATE {table}"
+        ))?;
+        let mut loading = pair.subscriber.session()?;
+        let load = format!(
+            "INSERT INTO {table} SELECT * FROM kept WHERE id < 1999 OR pg_sleep(5) IS NOT NULL"
+        );
+        let load = thread::spawn(move || loading.batch_execute(&load));
+        let mut watch = pair.subscriber.session()?;
+        wait_until(
+            &mut watch,
+            "SELECT count(*) > 0 FROM pg_stat_activity WHERE wait_event = 'PgSleep'",
+        )?;
+        from.batch_execute(&format!(
+            "UPDATE {table} SET word = 'changed' WHERE id = 1500; DELETE FROM {table} WHERE id = 1600"
+        ))?;
+        wait_until(
+            &mut watch,
+            "SELECT count(*) > 0 FROM pg_stat_activity
+             WHERE backend_type LIKE '%apply%' AND wait_event_type = 'Lock'",
+        )
+        .with_context(|| table.to_owned())?;
+        load.join()
+            .map_err(|_| anyhow::anyhow!("the load panicked"))??;
+        to.batch_execute("DROP TABLE kept")?;
+        pair.check().with_context(|| table.to_owned())?;
+        ensure!(
+            cold_row_count(&mut to, table)? > 0,
+            "{table} was loaded hot"
+        );
+    }
+    Ok(())
 }

@@ -289,3 +289,49 @@ fn an_error_while_waiting_names_the_row() -> anyhow::Result<()> {
     ensure!(error.where_().is_none(), "{error:?}");
     Ok(())
 }
+
+/// Where locks of rows fill the server's lock table, whole groups are locked instead: as many rows
+/// can be locked as on heap, which keeps its locks in the rows.
+#[test]
+fn a_small_lock_table_is_enough_for_many_rows() -> anyhow::Result<()> {
+    let small = [
+        ("max_connections", "10"),
+        ("max_locks_per_transaction", "10"),
+        ("max_worker_processes", "0"),
+        ("howdah.load_threshold", "500"),
+    ];
+    let primary = Primary::start("small-lock-table", &[&SETTINGS[..], &small].concat())?;
+    let mut session = primary.session()?;
+    session.batch_execute(
+        "CREATE TABLE parents (id int PRIMARY KEY, word text) USING howdah;
+         CREATE TABLE children (parent int REFERENCES parents, n int) USING howdah",
+    )?;
+    for first in (0..10_000).step_by(2_000) {
+        session.batch_execute(&format!(
+            "INSERT INTO parents SELECT i, 'word' FROM generate_series({first}, {first} + 1999) i"
+        ))?;
+    }
+    let all = (0..3).map(|nth| {
+        let mut session = primary.session()?;
+        Ok(thread::spawn(move || -> anyhow::Result<()> {
+            session.batch_execute(&format!(
+                "BEGIN;
+                 INSERT INTO children SELECT i % 5 * 2000 + i / 5 % 2000, {nth} FROM generate_series(1, 4000) i;
+                 SELECT pg_sleep(1); COMMIT"
+            ))?;
+            Ok(())
+        }))
+    });
+    for loading in all.collect::<anyhow::Result<Vec<_>>>()? {
+        let loaded = loading.join();
+        loaded.map_err(|_| anyhow::anyhow!("a session panicked"))??;
+    }
+    session.batch_execute("BEGIN")?;
+    let locked = "SELECT count(*) FROM (SELECT 1 FROM parents WHERE id % 3 = 0 FOR UPDATE) s";
+    ensure!(query(&mut session, locked)? == "3334");
+    session.batch_execute("UPDATE parents SET word = 'changed' WHERE id % 7 = 0; COMMIT")?;
+    let counts = "SELECT (SELECT count(*) FROM children),
+        (SELECT count(*) FROM parents WHERE word <> 'word')";
+    ensure!(query(&mut session, counts)? == "12000|1429");
+    Ok(())
+}

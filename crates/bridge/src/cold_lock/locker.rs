@@ -34,7 +34,7 @@
 //! the exact id: it gets the id of the subtransaction only if the lock can belong to no other one.
 
 use std::cell::{Cell, RefCell};
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 
 use pgrx::pg_sys;
 
@@ -54,6 +54,8 @@ pub struct Locker {
     newest: AtomicU64,
     /// Whether locks of subtransactions may belong to another one than the newest.
     is_mixed: AtomicBool,
+    /// The row locks that its transaction holds.
+    held: AtomicU32,
     /// Locks that were taken outside of subtransactions, as bits.
     top: [AtomicU64; TOP_WORDS],
 }
@@ -238,6 +240,22 @@ pub(super) fn look_at(row: RowName, lock: RowLock) {
     }
 }
 
+/// This transaction holds so many row locks now.
+pub fn note_held(count: u32) {
+    if let Some(locker) = own_locker() {
+        locker.held.store(count, Ordering::Relaxed);
+    }
+}
+
+/// Whether half of the entries of the server's lock table may be locks of cold rows. Reads the
+/// state of every backend.
+pub fn is_lock_table_half_full() -> bool {
+    // SAFETY: plain reads of settings. `NLOCKENTS` of `lock.c` adds prepared transactions.
+    let entries = unsafe { i64::from(pg_sys::max_locks_per_xact) * i64::from(pg_sys::MaxBackends) };
+    let held = |locker: &Locker| i64::from(locker.held.load(Ordering::Relaxed));
+    LOCKERS.all().map(held).sum::<i64>() > entries / 2
+}
+
 /// The last lock is kept, or has been released.
 pub fn decided() {
     set_tentative(0);
@@ -372,6 +390,7 @@ mod tests {
             tentative: AtomicU64::new(0),
             newest: AtomicU64::new(0),
             is_mixed: AtomicBool::new(false),
+            held: AtomicU32::new(0),
             top: [const { AtomicU64::new(0) }; TOP_WORDS],
         }
     }

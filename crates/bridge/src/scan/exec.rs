@@ -121,6 +121,9 @@ unsafe fn cold_row(
         };
         if (*scan).through_scan_slot {
             copy_row(&(*scan).into_scan, row, slot);
+        } else {
+            // WHERE CURRENT OF looks at its TID, also where the end was passed before.
+            (*slot).tts_flags &= !EMPTY;
         }
         (*slot).tts_tid = RowNumber((*scan).first_row + position).tid().raw();
         if (*scan).recheck && !passes((*scan).pushed_qual, context, slot) {

@@ -12,6 +12,7 @@ use std::ops::Range;
 use std::rc::Rc;
 
 use howdah_bridge::predicate::{is_serializable, lock_row};
+use howdah_bridge::process::{applies_changes, is_uninterruptible};
 use howdah_bridge::slot::Slot;
 use howdah_bridge::snapshot::{Snapshot, SnapshotKind};
 use howdah_bridge::store::ColdStore;
@@ -28,6 +29,7 @@ use crate::store::directory::{self, GroupEntry, GroupState};
 use crate::store::group_access::GroupAccess;
 use crate::store::group_bytes::LazyStore;
 use crate::store::group_cache;
+use crate::store::loads;
 use crate::store::pending_groups;
 use crate::store::row_set::RowSet;
 use crate::store::view::{ColdGroup, GroupRows, Wanted};
@@ -174,6 +176,11 @@ impl PointReader {
                     "parallel workers cannot read the rows of a load in progress".into(),
                     Some("Disable parallel queries with max_parallel_workers_per_gather.".into()),
                 );
+            }
+            if snapshot.is_dirty() && applies_changes() && !is_uninterruptible() {
+                loads::wait_for(table, &placed);
+                snapshot.reset_dirty();
+                return self.find(table, store, row, snapshot);
             }
             // A row of another backend's load in progress, seen by a dirty snapshot: the row
             // exists, but its values cannot be read. The caller waits for that transaction. Before

@@ -46,6 +46,7 @@ use howdah_bridge::table_am::{self, Routine};
 use howdah_bridge::table_vacuum::{
     IndexCleanup, TableVacuum, counted_rows, is_partial, set_index_statistics,
 };
+use howdah_bridge::xid::may_be_assigned;
 
 use super::estimate::cold_rows;
 use crate::errors::or_raise;
@@ -152,7 +153,9 @@ fn clean_indexes(vacuum: TableVacuum<'_>, cold: &Survey) -> Removed {
         IndexCleanup::Auto => !few,
         IndexCleanup::Off => false,
     };
-    if dirty == 0 || !is_wanted {
+    // What is written then is frozen, but takes a transaction id: near the limit of these, when
+    // VACUUM is asked for to get away from it, it must do without.
+    if dirty == 0 || !is_wanted || !may_be_assigned() {
         return removed;
     }
     stop_point!("vacuum_surveyed");

@@ -78,6 +78,8 @@ impl OperandKind {
             by_value,
             dropped: false,
             not_null: false,
+            align: 1,
+            is_toastable: len == -1,
         }
     }
 

@@ -77,7 +77,7 @@ fn launch(_argument: Datum) {
         }
         let nap = Duration::from_millis(policy::naptime_ms() as u64);
         if !BackgroundWorker::wait_latch(Some(nap)) {
-            return;
+            process::end_to_be_restarted();
         }
         pgrx::check_for_interrupts!();
         if BackgroundWorker::sighup_received() {

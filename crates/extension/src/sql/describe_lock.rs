@@ -78,6 +78,9 @@ fn describe_tid(
             None,
         );
     }
+    if table.is_empty_on_standby() {
+        return TableIterator::empty();
+    }
     let target = Target::of(tid.block(), tid.offset());
     let is_beyond = !tid.is_cold() && tid.block() >= table.main_fork_blocks();
     match target.filter(|_| !is_beyond) {

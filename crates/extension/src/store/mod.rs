@@ -52,6 +52,7 @@ pub mod group_cache;
 pub mod group_name;
 mod known_statistics;
 mod lanes;
+pub mod loads;
 pub mod marks;
 pub mod open_group;
 pub mod pending_groups;

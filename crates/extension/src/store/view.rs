@@ -11,6 +11,7 @@ use std::rc::Rc;
 use howdah_bridge::Datum;
 use howdah_bridge::needed_columns;
 use howdah_bridge::predicate::is_serializable;
+use howdah_bridge::process::applies_changes;
 use howdah_bridge::slot::{Origin, Slot};
 use howdah_bridge::snapshot::Snapshot;
 use howdah_bridge::store::ColdStore;
@@ -23,6 +24,7 @@ use super::directory::{self, GroupEntry, GroupState};
 use super::directory_version;
 use super::group_bytes::LazyStore;
 use super::group_cache;
+use super::loads;
 use super::open_group::OpenGroup;
 use super::pending_groups::{self, PendingGroup};
 use super::row_set::RowSet;
@@ -78,6 +80,9 @@ pub struct ColdView<'a> {
 impl<'a> ColdView<'a> {
     /// Reads the directory.
     pub fn of(table: Table<'_>, snapshot: Snapshot<'a>) -> ColdView<'a> {
+        if snapshot.is_dirty() && applies_changes() {
+            loads::wait_for_all(table);
+        }
         let mut groups = match emptied_tables::is_known(table, snapshot) {
             true => Vec::new(),
             false => match stored_groups(table, snapshot) {

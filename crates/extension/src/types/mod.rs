@@ -28,6 +28,10 @@ pub struct AttributeLayout {
     pub by_value: bool,
     pub dropped: bool,
     pub not_null: bool,
+    /// The alignment of values in a tuple, in bytes.
+    pub align: u8,
+    /// Whether values may be stored out of line, and with short headers.
+    pub is_toastable: bool,
 }
 
 /// The layout of a relation's attributes, in attribute order.
@@ -36,6 +40,9 @@ pub struct TableLayout {
     pub attributes: Vec<AttributeLayout>,
     /// Whether the values of an attribute differ in length.
     pub has_variable_width: bool,
+    /// Whether there are so many attributes that a row may not fit a page of heap, even with its
+    /// values stored out of line.
+    pub may_be_too_wide: bool,
 }
 
 /// Values longer than this keep their row hot, in bytes.
@@ -49,8 +56,13 @@ impl TableLayout {
     pub fn of(desc: Descriptor<'_>) -> TableLayout {
         let attributes = desc.attributes().iter().map(AttributeLayout::of);
         let attributes: Vec<_> = attributes.collect();
+        let widest: usize = attributes
+            .iter()
+            .map(AttributeLayout::most_inline_bytes)
+            .sum();
         TableLayout {
             has_variable_width: attributes.iter().any(|a| a.len < 0),
+            may_be_too_wide: header_bytes(attributes.len()) + widest > MOST_TUPLE_BYTES,
             attributes,
         }
     }
@@ -75,6 +87,23 @@ impl AttributeLayout {
             by_value: att.attbyval,
             dropped: att.attisdropped,
             not_null: att.attnotnull,
+            align: match att.attalign as u8 {
+                b'd' => 8,
+                b'i' => 4,
+                b's' => 2,
+                _ => 1,
+            },
+            is_toastable: att.attlen == -1 && att.attstorage as u8 != b'p',
+        }
+    }
+
+    /// The most bytes that a value takes in a tuple, once long ones are stored out of line.
+    fn most_inline_bytes(&self) -> usize {
+        match self.len {
+            _ if self.dropped => 0,
+            len @ 1.. => len as usize + usize::from(self.align) - 1,
+            -1 if self.is_toastable => LONGEST_INLINE_BYTES,
+            _ => MOST_TUPLE_BYTES,
         }
     }
 
@@ -94,6 +123,8 @@ impl AttributeLayout {
             by_value,
             dropped: false,
             not_null: false,
+            align: 1,
+            is_toastable: len == -1,
         }
     }
 }
@@ -166,26 +197,33 @@ fn column_type(base: Oid, len: i16, by_value: bool) -> ColumnType {
 }
 
 /// Whether the row cannot be stored on the cold side: it holds a value that is too long, or invalid
-/// text, or its values are too long together.
+/// text, its values are too long together, or heap would refuse it.
 ///
 /// # Safety
 /// There are a value and a flag for each attribute, valid where the flag does not say NULL.
 #[inline]
 pub unsafe fn must_stay_hot(layout: &TableLayout, values: &[Datum], nulls: &[bool]) -> bool {
-    // SAFETY: as for this function.
-    layout.has_variable_width && unsafe { has_hot_value(layout, values, nulls) }
+    let value = |i: usize| {
+        let attribute = &layout.attributes[i];
+        // SAFETY: as for this function.
+        unsafe { TypedDatum::of(values[i], attribute.len, attribute.by_value) }
+    };
+    layout.has_variable_width && has_hot_value(layout, nulls, value)
+        || layout.may_be_too_wide && is_too_wide(layout, nulls, value)
 }
 
-/// # Safety
-/// As for [`must_stay_hot`].
-unsafe fn has_hot_value(layout: &TableLayout, values: &[Datum], nulls: &[bool]) -> bool {
+/// `value` returns that of an attribute which is not NULL.
+fn has_hot_value<'v>(
+    layout: &TableLayout,
+    nulls: &[bool],
+    value: impl Fn(usize) -> TypedDatum<'v>,
+) -> bool {
     let mut row_bytes = 0;
     layout.attributes.iter().enumerate().any(|(i, a)| {
         if a.len != -1 || a.dropped || nulls[i] {
             return false;
         }
-        // SAFETY: as for this function.
-        let value = unsafe { TypedDatum::of(values[i], a.len, a.by_value) };
+        let value = value(i);
         let value_bytes = value.detoasted_size();
         row_bytes += value_bytes;
         value_bytes > LARGEST_COLD_VALUE_BYTES
@@ -195,6 +233,44 @@ unsafe fn has_hot_value(layout: &TableLayout, values: &[Datum], nulls: &[bool]) 
                 // stores it.
                 && std::str::from_utf8(&value.bytes()).is_err()
     })
+}
+
+/// The longest tuple of heap, and the longest value that it does not store out of line, where it
+/// leaves so many bytes (`MaxHeapTupleSize`, `TOAST_POINTER_SIZE`, the latter aligned).
+const MOST_TUPLE_BYTES: usize = 8_160;
+const LONGEST_INLINE_BYTES: usize = 24;
+const POINTER_BYTES: usize = 18;
+
+/// The header of a tuple with so many attributes, NULLs among them.
+fn header_bytes(attribute_count: usize) -> usize {
+    (23 + attribute_count.div_ceil(8)).next_multiple_of(8)
+}
+
+/// Whether heap refuses the row, even with its long values stored out of line. On the cold side it
+/// could not be changed, nor become hot again. `value` as for [`has_hot_value`].
+fn is_too_wide<'v>(
+    layout: &TableLayout,
+    nulls: &[bool],
+    value: impl Fn(usize) -> TypedDatum<'v>,
+) -> bool {
+    let mut bytes = header_bytes(layout.attributes.len());
+    for (i, a) in layout.attributes.iter().enumerate() {
+        if a.dropped || nulls[i] {
+            continue;
+        }
+        if a.len > 0 {
+            bytes = bytes.next_multiple_of(usize::from(a.align)) + a.len as usize;
+        } else if a.len == -1 {
+            // With a header of four bytes.
+            let size = value(i).detoasted_size();
+            bytes = match a.is_toastable {
+                true if size > LONGEST_INLINE_BYTES => bytes + POINTER_BYTES,
+                true => bytes + size - 3,
+                false => bytes.next_multiple_of(usize::from(a.align)) + size,
+            };
+        }
+    }
+    bytes > MOST_TUPLE_BYTES
 }
 
 /// Appends one datum to a column.

@@ -31,10 +31,15 @@ const LOCKS_PER_GROUP: u32 = 1_024;
 const NAP_MICROSECONDS: i64 = 100;
 /// Row locks that a transaction holds before whole groups are requested at once, with waiting.
 const ROWS_IN_ALL: u32 = 4_096;
+/// The same where locks of cold rows fill half of the server's lock table; and after how many more
+/// it is asked again whether they do.
+const ROWS_IF_CROWDED: u32 = 64;
 
 thread_local! {
     /// Row locks of this transaction.
     static LOCKED_ROWS: RefCell<CountedRows> = RefCell::default();
+    /// Whether the lock table was half full when that was asked last.
+    static IS_CROWDED: Cell<bool> = const { Cell::new(false) };
     /// The row that this transaction has locked last by a request for nothing else.
     static LAST_LOCKED: Cell<Option<(Oid, RowNumber)>> = const { Cell::new(None) };
 }
@@ -57,7 +62,7 @@ pub fn subtransaction_commits(child: SubTransactionId, parent: SubTransactionId)
 
 /// What a subtransaction has locked is not locked any more.
 pub fn subtransaction_aborts(subtransaction: SubTransactionId) {
-    LOCKED_ROWS.with_borrow_mut(|rows| rows.subtransaction_aborts(subtransaction));
+    change_locked(|rows| rows.subtransaction_aborts(subtransaction));
     forget_locks();
 }
 
@@ -82,7 +87,29 @@ pub fn give_back_groups() {
 /// Discards everything: the transaction is over.
 pub fn reset() {
     forget_locks();
-    LOCKED_ROWS.with_borrow_mut(|rows| rows.clear(locked_groups::MOST_GROUPS));
+    if holds_locks() {
+        change_locked(|rows| rows.clear(locked_groups::MOST_GROUPS));
+    } else {
+        LOCKED_ROWS.with_borrow_mut(|rows| rows.clear(locked_groups::MOST_GROUPS));
+    }
+    IS_CROWDED.set(false);
+}
+
+/// Changes the rows that are locked, and tells other backends how many there are.
+fn change_locked(change: impl FnOnce(&mut CountedRows)) {
+    let held = LOCKED_ROWS.with_borrow_mut(|rows| {
+        change(rows);
+        rows.in_all()
+    });
+    locker::note_held(held);
+}
+
+/// Whether a transaction that holds so many row locks must do with fewer.
+fn holds_too_many(in_all: u32) -> bool {
+    if in_all > ROWS_IF_CROWDED && in_all % ROWS_IF_CROWDED == 1 {
+        IS_CROWDED.set(locker::is_lock_table_half_full());
+    }
+    in_all > ROWS_IN_ALL || in_all > ROWS_IF_CROWDED && IS_CROWDED.get()
 }
 
 /// Whether the transaction may hold locks of single rows.
@@ -280,9 +307,10 @@ fn take(target: &LocatedRow<'_>, request: Request) -> Result<Option<Locked>, Obs
     let (in_group, in_all) = LOCKED_ROWS.with_borrow_mut(|rows| rows.next(place));
     // A request has its price: it is not made for every row while another transaction blocks it.
     let many_here = in_group >= most && in_group.is_multiple_of(CHANGES_PER_GROUP / 8);
-    if (many_here || in_all > ROWS_IN_ALL) && settings::group_locks() {
+    let too_many = holds_too_many(in_all);
+    if (many_here || too_many) && settings::group_locks() {
         // A worker of a subscription may be the one to end the transaction that it would wait for.
-        let policy = match in_all > ROWS_IN_ALL && !applies_changes() {
+        let policy = match too_many && !applies_changes() {
             true => wait,
             false => Wait::Not,
         };
@@ -292,7 +320,7 @@ fn take(target: &LocatedRow<'_>, request: Request) -> Result<Option<Locked>, Obs
     }
     let is_new = locks.try_row(row, lock).ok_or(Obstacle::Row)?;
     if is_new {
-        LOCKED_ROWS.with_borrow_mut(|rows| rows.add(place, current_subtransaction()));
+        change_locked(|rows| rows.add(place, current_subtransaction()));
     }
     Ok(is_new.then_some(Locked {
         place,
@@ -319,7 +347,7 @@ impl Locked {
     }
 
     pub fn give_back(self) {
-        LOCKED_ROWS.with_borrow_mut(|rows| rows.give_back(self.place));
+        change_locked(|rows| rows.give_back(self.place));
         self.locks.unlock_row(self.row, self.lock);
         std::mem::forget(self);
     }
