@@ -108,10 +108,11 @@ fn take_rows(
     batch: &mut Batch,
     datums: &mut RowDatums,
 ) -> bool {
-    let most_bytes = settings::row_group_bytes();
+    // Whole pages are moved, as the rest of one would stay hot, unless a page of compressed values
+    // is a thousand times as long.
+    let most_bytes = settings::row_group_bytes() / 2 * 3;
     let mut index = 0;
     while index < page.tuples.len() {
-        // A page of compressed values can be a thousand times as long.
         if index > 0 && batch.rows.raw_bytes() >= most_bytes {
             page.tuples.truncate(index);
             return true;
