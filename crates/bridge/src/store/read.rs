@@ -178,12 +178,7 @@ impl ColdStore<'_> {
                 Found::Entries(entries) => {
                     for &tid in entries.tids() {
                         let seq = *seqs.start();
-                        let page = LockedPage::read(self.toast(), crate::tid::block_of(&tid));
-                        let keyed = Keyed { tid, id, seq };
-                        if self
-                            .show(&page, &keyed, &mut *look)
-                            .is_some_and(|go_on| go_on.is_break())
-                        {
+                        if self.show_pinned(&Keyed { tid, id, seq }, look).is_break() {
                             return;
                         }
                     }
@@ -209,11 +204,7 @@ impl ColdStore<'_> {
             if !is_wanted(keyed.seq) {
                 continue;
             }
-            let page = LockedPage::read(self.toast(), crate::tid::block_of(&keyed.tid));
-            if self
-                .show(&page, &keyed, &mut *look)
-                .is_some_and(|go_on| go_on.is_break())
-            {
+            if self.show_pinned(&keyed, look).is_break() {
                 return;
             }
         }
@@ -277,27 +268,49 @@ impl ColdStore<'_> {
         }
     }
 
-    /// The tuple that an index entry leads to, unless it is dead. `page` is the page that it lies
-    /// on.
+    /// Raises an ERROR if an index entry leads to no line pointer, where there was none: what is
+    /// stored there is not taken for what never was. No page is locked.
     ///
-    /// The leaf of the entry is pinned, so VACUUM has not freed the tuple's line pointer. One that
-    /// is missing is damage, and an ERROR: what is stored there is not taken for what never was.
-    fn tuple_of(&self, page: &LockedPage, keyed: &Keyed) -> Option<pg_sys::HeapTupleData> {
-        let tuple = page.tuple(self.toast(), keyed.tid);
-        if tuple.is_none() && page.has_lost(keyed.tid) {
-            let (block, offset) = (crate::tid::block_of(&keyed.tid), keyed.tid.ip_posid);
-            pgrx::ereport!(
-                pgrx::PgLogLevel::ERROR,
-                pgrx::PgSqlErrorCode::ERRCODE_DATA_CORRUPTED,
-                format!(
-                    "record {} of kind {} is missing at ({block},{offset}) of relation {}",
-                    keyed.seq,
-                    keyed.id,
-                    self.toast().oid().to_u32()
-                )
-            );
+    /// The leaf of the entry is pinned, so VACUUM has not freed the pointer; but on a standby,
+    /// replay may have, if the entry was deleted by itself before. So the index is asked once more.
+    fn refuse_lost(&self, lost: &Keyed) {
+        let mut scan = KeyScan::begin(self, lost.id, lost.seq..=lost.seq, false);
+        let place = |tid: &pg_sys::ItemPointerData| (crate::tid::block_of(tid), tid.ip_posid);
+        let (block, offset) = place(&lost.tid);
+        while let Some(keyed) = scan.next() {
+            if place(&keyed.tid) == (block, offset)
+                && LockedPage::read(self.toast(), block).has_lost(keyed.tid)
+            {
+                pgrx::ereport!(
+                    pgrx::PgLogLevel::ERROR,
+                    pgrx::PgSqlErrorCode::ERRCODE_DATA_CORRUPTED,
+                    format!(
+                        "record {} of kind {} is missing at ({block},{offset}) of relation {}",
+                        lost.seq,
+                        lost.id,
+                        self.toast().oid().to_u32()
+                    )
+                );
+            }
         }
-        tuple
+    }
+
+    /// Shows the tuple that an index entry, whose leaf is pinned, leads to.
+    fn show_pinned(
+        &self,
+        keyed: &Keyed,
+        look: &mut dyn FnMut(Visited<'_>) -> ControlFlow<()>,
+    ) -> ControlFlow<()> {
+        let page = LockedPage::read(self.toast(), crate::tid::block_of(&keyed.tid));
+        if let Some(go_on) = self.show(&page, keyed, look) {
+            return go_on;
+        }
+        let is_lost = page.has_lost(keyed.tid);
+        drop(page);
+        if is_lost {
+            self.refuse_lost(keyed);
+        }
+        ControlFlow::Continue(())
     }
 
     /// Passes the tuple that an index entry leads to, if it is not dead, to `look`. `page` is the
@@ -308,7 +321,7 @@ impl ColdStore<'_> {
         keyed: &Keyed,
         look: impl FnOnce(Visited<'_>) -> R,
     ) -> Option<R> {
-        let mut tuple = self.tuple_of(page, keyed)?;
+        let mut tuple = page.tuple(self.toast(), keyed.tid)?;
         // SAFETY: pin and lock are held by `page`.
         let payload = match unsafe { fields(&tuple) } {
             Some((id, seq, payload)) if (id, seq) == (keyed.id, keyed.seq) => payload,
@@ -374,7 +387,12 @@ impl ColdStore<'_> {
             let (tid, seq) = (keyed.tid, keyed.seq);
             let entry = {
                 let page = LockedPage::read(self.toast(), crate::tid::block_of(&tid));
-                let Some(mut tuple) = self.tuple_of(&page, &keyed) else {
+                let Some(mut tuple) = page.tuple(self.toast(), tid) else {
+                    let is_lost = page.has_lost(tid);
+                    drop(page);
+                    if is_lost {
+                        self.refuse_lost(&keyed);
+                    }
                     continue;
                 };
                 // SAFETY: pin and lock are held by `page`.

@@ -15,10 +15,7 @@
 //!
 //! Between calls no pin, no lock and no open relation is held; what was read was copied.
 //!
-//! A scan that may be moved backwards notes the place of each batch it hands out: some 40 bytes for
-//! up to 8,192 rows. A batch behind the last one is read again from its place (`again`), beside
-//! what the scan has in hand. The snapshot and the view's groups are the same, hence the rows, too;
-//! they are not counted twice.
+//! A scan that may be moved backwards notes the place of each batch ([`History`]).
 
 use std::collections::VecDeque;
 use std::ops::Range;
