@@ -5,6 +5,7 @@
 //!                       └─► Standby      (base backup + streaming, in the primary's directory)
 //!   checks        invariants of a table: equal to its heap twin, sound indexes, unique TIDs
 //!   compaction    compactions that wait at a named step
+//!   damage        a cold store damaged on disk, bit by bit
 //!   death         backends killed at a named step
 //!   differential  generated statements on heap and howdah
 //!   process       threads, open files and memory of a backend
@@ -21,6 +22,7 @@
 pub mod checks;
 pub mod cluster;
 pub mod compaction;
+pub mod damage;
 pub mod death;
 pub mod differential;
 pub mod process;

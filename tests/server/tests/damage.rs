@@ -1,341 +1,16 @@
 //! Flipped bits on disk: a read gives the right rows or XX001, never a wrong row, never a crash.
-//!
-//! PostgreSQL's own page checksums are switched off first, so that the cold store's own checks are
-//! tested; except for sessions that rely on page checksums where they are on. One server reads all
-//! damaged images: its buffers of the TOAST relation are evicted before a page is changed on disk,
-//! and the page is restored afterwards.
 
 use std::fs::{self, OpenOptions};
 use std::os::unix::fs::FileExt as _;
-use std::path::PathBuf;
 
-use anyhow::{Context as _, ensure};
-use howdah_cli::cluster::{StopMode, run};
-use howdah_server_tests::checks::cold_row_count;
-use howdah_server_tests::cluster::{Primary, query};
-use postgres::Client;
-
-const PAGE_BYTES: usize = 8192;
-/// Heap tuple header, and in front of the payload: chunk_id, chunk_seq, varlena header.
-const TUPLE_HEADER_BYTES: usize = 24;
-const KEY_AND_LENGTH_BYTES: usize = 12;
-const DIRECTORY_ID: u32 = 1;
-const HIGH_WATER_ID: u32 = 2;
-const CLEANED_ID: u32 = 3;
-const DELETION_VECTOR_ID: u32 = 4;
-const FORWARD_ID: u32 = 5;
-const VERSIONS_ID: u32 = 6;
-const LATE_ROWS_ID: u32 = 7;
-const FIRST_VALUE_ID: u32 = 16_384;
-
-const MAKE: &str = "CREATE EXTENSION pg_buffercache;
-    CREATE TABLE t (id int PRIMARY KEY, word text, amount numeric, at timestamptz, real8 float8,
-                    flag bool, list int[], name text, code text) USING howdah;
-    SELECT howdah.set_options('t', grouped_columns => '{name,code}');
-    INSERT INTO t SELECT i, 'word ' || i % 1013, i * 1.25, '2026-01-01'::timestamptz + i * '1 min'::interval,
-           sqrt(i), i % 3 = 0, ARRAY[i, i % 7], md5('n' || i), 'code ' || sqrt(i)
-    FROM generate_series(1, 30000) i;
-    INSERT INTO t SELECT i, repeat(md5(i::text), 3), NULL, 'infinity', 'NaN', NULL, NULL, md5('n' || i), md5('c' || i)
-    FROM generate_series(30001, 50000) i;
-    CREATE TABLE p (LIKE t) PARTITION BY RANGE (id);
-    CREATE TABLE p0 PARTITION OF p FOR VALUES FROM (MINVALUE) TO (-1000000);
-    ALTER TABLE p ATTACH PARTITION t FOR VALUES FROM (-1000000) TO (MAXVALUE)";
-
-/// Reads of a damaged table: all of it, one column, one row by index, all rows by index, all of it
-/// by the engine, as a partition, and rows by index from files.
-const READS: [&str; 11] = [
-    "SELECT count(*), sum(hashtextextended(r::text, 0)::numeric) FROM t r",
-    "SELECT count(amount), sum(amount) FROM t",
-    "SET enable_seqscan = off; SELECT * FROM t WHERE id IN (8500, 20000, 44444)",
-    "SET enable_seqscan = off; SELECT sum(id), min(word), max(at) FROM t WHERE id > 0",
-    "SET howdah.debug_force_vectorized = on;
-     SELECT flag, count(list), sum(id), min(word COLLATE \"C\"), max(at), max(real8), sum(amount),
-         min(name COLLATE \"C\"), max(code COLLATE \"C\") FROM t
-     WHERE amount > 100 IS NOT FALSE GROUP BY flag ORDER BY flag",
-    "SET howdah.debug_force_vectorized = on;
-     SELECT id, word, amount, at, real8, flag FROM t ORDER BY at DESC, id LIMIT 10",
-    "SET howdah.debug_force_vectorized = on;
-     SELECT id % 7, count(*), count(real8), min(word COLLATE \"C\"), sum(amount) FROM p GROUP BY 1 ORDER BY 1",
-    "SET howdah.debug_force_vectorized = on; SET howdah.threads = 0;
-     SELECT count(*), sum(id), max(at), count(flag) FROM p WHERE word LIKE '%7%'",
-    "SELECT count(*), sum(id), min(word), max(at), sum(amount), bool_and(flag), max(real8) FROM p",
-    "SET enable_seqscan = off; SET howdah.file_copies = always;
-     SELECT * FROM t WHERE id IN (8500, 20000, 44444)",
-    "SET enable_seqscan = off; SET howdah.file_copies = always;
-     SET enable_hashjoin = off; SET enable_mergejoin = off; SET enable_bitmapscan = off;
-     SELECT count(*), sum(hashtextextended(r::text, 0)::numeric)
-     FROM generate_series(1, 5000) g JOIN t r ON r.id = g * 7919 % 50021",
-];
-/// Of them, those that the engine computes.
-const VECTORIZED_READS: std::ops::Range<usize> = 4..8;
-
-/// One tuple of the cold store, as it lies in its file.
-#[derive(Clone, Copy, Debug)]
-struct StoredTuple {
-    id: u32,
-    /// Position of its line pointer in the file.
-    pointer_bytes: usize,
-    /// Position of chunk_id in the file; the payload follows it.
-    data_offset_bytes: usize,
-    /// Size of the data, including key and length.
-    data_bytes: usize,
-}
-
-/// A server, mostly without page checksums, and the cold store of its table as it is on disk.
-struct Damaged {
-    primary: Primary,
-    file: PathBuf,
-    image: Vec<u8>,
-    tuples: Vec<StoredTuple>,
-    answers: Vec<String>,
-}
-
-fn word(bytes: &[u8], at: usize) -> u32 {
-    u32::from_le_bytes([bytes[at], bytes[at + 1], bytes[at + 2], bytes[at + 3]])
-}
-
-/// The line pointers and tuple headers are those of `storage/itemid.h` and `htup_details.h`.
-fn stored_tuples(image: &[u8]) -> Vec<StoredTuple> {
-    const NORMAL: u32 = 1;
-    let mut tuples = Vec::new();
-    for (page_number, page) in image.chunks_exact(PAGE_BYTES).enumerate() {
-        let lower = usize::from(u16::from_le_bytes([page[12], page[13]]));
-        for at in (24..lower).step_by(4) {
-            let item = word(page, at);
-            if (item >> 15) & 3 != NORMAL {
-                continue;
-            }
-            let (offset, length) = ((item & 0x7FFF) as usize, (item >> 17) as usize);
-            tuples.push(StoredTuple {
-                id: word(page, offset + TUPLE_HEADER_BYTES),
-                pointer_bytes: page_number * PAGE_BYTES + at,
-                data_offset_bytes: page_number * PAGE_BYTES + offset + TUPLE_HEADER_BYTES,
-                data_bytes: length - TUPLE_HEADER_BYTES,
-            });
-        }
-    }
-    tuples
-}
-
-/// The answer as text, or the SQLSTATE. A session of its own: nothing is cached.
-fn read(primary: &Primary, sql: &str) -> anyhow::Result<String> {
-    told(&mut primary.session().context("the server is gone")?, sql)
-}
-
-/// The answer that the session gets, as text, or the SQLSTATE.
-fn told(session: &mut Client, sql: &str) -> anyhow::Result<String> {
-    match query(session, sql) {
-        Ok(rows) => Ok(rows),
-        Err(error) => {
-            let code = error
-                .downcast_ref::<postgres::Error>()
-                .and_then(postgres::Error::code);
-            let code = code.with_context(|| format!("the session died: {error:#}"))?;
-            Ok(code.code().to_owned())
-        }
-    }
-}
-
-/// Switches page checksums of a server that is stopped.
-fn set_page_checksums(primary: &Primary, how: &str) -> anyhow::Result<()> {
-    run(primary
-        .command("pg_checksums")
-        .args([how, "--no-sync", "--pgdata"])
-        .arg(&primary.data))?;
-    Ok(())
-}
-
-impl Damaged {
-    fn start(name: &str) -> anyhow::Result<Self> {
-        Self::start_with(name, false)
-    }
-
-    fn start_with(name: &str, has_page_checksums: bool) -> anyhow::Result<Self> {
-        let primary = Primary::start(
-            name,
-            &[
-                ("autovacuum", "off"),
-                ("howdah.compaction", "off"),
-                ("howdah.load_threshold", "1000"),
-            ],
-        )?;
-        if !has_page_checksums {
-            primary.stop(StopMode::Fast)?;
-            set_page_checksums(&primary, "--disable")?;
-            primary.start_again()?;
-        }
-        let mut session = primary.session()?;
-        let checksums = query(&mut session, "SHOW data_checksums")?;
-        ensure!(
-            (checksums == "on") == has_page_checksums,
-            "checksums are {checksums}"
-        );
-        session.batch_execute(MAKE)?;
-        session.batch_execute("VACUUM (FREEZE) t")?;
-        session.batch_execute("CHECKPOINT")?;
-        ensure!(cold_row_count(&mut session, "t")? > 40_000, "t stayed hot");
-        for sql in &READS[VECTORIZED_READS] {
-            let explaining = sql.replace("SELECT", "EXPLAIN SELECT");
-            let plan = query(&mut session, &explaining)?;
-            ensure!(plan.contains("Vectorized"), "not vectorized: {plan}");
-            session.batch_execute("RESET ALL")?;
-        }
-        let answers = READS
-            .iter()
-            .map(|sql| read(&primary, sql))
-            .collect::<Result<Vec<_>, _>>()?;
-        let mut damaged = Self {
-            primary,
-            file: PathBuf::new(),
-            image: Vec::new(),
-            tuples: Vec::new(),
-            answers,
-        };
-        damaged.look_at_disk()?;
-        Ok(damaged)
-    }
-
-    /// Reads the current image of the cold store.
-    fn look_at_disk(&mut self) -> anyhow::Result<()> {
-        let mut session = self.primary.session()?;
-        // This includes changes that reads themselves have made to the pages, such as hint bits.
-        session.batch_execute("CHECKPOINT")?;
-        let path = "SELECT pg_relation_filepath(reltoastrelid) FROM pg_class WHERE relname = 't'";
-        self.file = self.primary.data.join(query(&mut session, path)?);
-        self.image = fs::read(&self.file)?;
-        self.tuples = stored_tuples(&self.image);
-        Ok(())
-    }
-
-    /// A session whose snapshot continues to see the current contents.
-    fn snapshot_of_now(&self) -> anyhow::Result<Client> {
-        let mut session = self.primary.session()?;
-        session.batch_execute("BEGIN ISOLATION LEVEL REPEATABLE READ; SELECT 1")?;
-        Ok(session)
-    }
-
-    fn tuples_of(&self, id: u32) -> Vec<StoredTuple> {
-        let all = self.tuples.iter().copied();
-        all.filter(|tuple| tuple.id == id).collect()
-    }
-
-    /// Runs the queries in an open transaction while a bit of each byte of each tuple with this id
-    /// is flipped, key and length included. Every query must be refused.
-    fn every_byte_is_refused(
-        &self,
-        id: u32,
-        asking: &mut Client,
-        questions: &[&str],
-    ) -> anyhow::Result<()> {
-        self.every_nth_byte_is_refused(1, id, asking, questions)
-    }
-
-    fn every_nth_byte_is_refused(
-        &self,
-        stride: usize,
-        id: u32,
-        asking: &mut Client,
-        questions: &[&str],
-    ) -> anyhow::Result<()> {
-        let mut session = self.primary.session()?;
-        let file = OpenOptions::new().write(true).open(&self.file)?;
-        let tuples = self.tuples_of(id);
-        ensure!(!tuples.is_empty(), "no tuple with id {id} was found");
-        let whole = ask(asking, questions)?;
-        for tuple in &tuples {
-            for at in (0..tuple.data_bytes).step_by(stride) {
-                let byte = tuple.data_offset_bytes + at;
-                let page = byte / PAGE_BYTES * PAGE_BYTES;
-                self.evict(&mut session)?;
-                file.write_all_at(&[self.image[byte] ^ (1 << (at % 8))], byte as u64)?;
-                let told =
-                    ask(asking, questions).with_context(|| format!("byte {at} of {tuple:?}"))?;
-                ensure!(
-                    told.iter()
-                        .all(|told| ["XX001", "XX002"].contains(&told.as_str())),
-                    "byte {at} of {tuple:?} was damaged: {told:?}"
-                );
-                self.evict(&mut session)?;
-                file.write_all_at(&self.image[page..page + PAGE_BYTES], page as u64)?;
-            }
-        }
-        let again = ask(asking, questions)?;
-        ensure!(
-            again == whole,
-            "not restored: {again:?} instead of {whole:?}"
-        );
-        Ok(())
-    }
-
-    fn evict(&self, session: &mut Client) -> anyhow::Result<()> {
-        let sql =
-            "SELECT pg_buffercache_evict_relation(reltoastrelid) FROM pg_class WHERE relname = 't'";
-        query(session, sql).map(drop)
-    }
-
-    /// Reads everything while `bit` of the file's byte is flipped; counts the reads refused.
-    fn refused_reads(&self, byte: usize, bit: u8) -> anyhow::Result<usize> {
-        let mut session = self.primary.session()?;
-        let file = OpenOptions::new().write(true).open(&self.file)?;
-        self.evict(&mut session)?;
-        file.write_all_at(&[self.image[byte] ^ (1 << bit)], byte as u64)?;
-        let mut refused = 0;
-        for (sql, answer) in READS.iter().zip(&self.answers) {
-            // What is in shared buffers is not copied from the file.
-            if sql.contains("file_copies") {
-                self.evict(&mut session)?;
-            }
-            let got = read(&self.primary, sql)
-                .with_context(|| format!("bit {bit} of byte {byte}, in: {sql}"))?;
-            if got == "XX001" {
-                refused += 1;
-            } else {
-                ensure!(
-                    got == *answer,
-                    "with bit {bit} of byte {byte} flipped, {got:.200} instead of {answer:.200}, in: {sql}"
-                );
-            }
-        }
-        self.evict(&mut session)?;
-        let page = byte / PAGE_BYTES * PAGE_BYTES;
-        file.write_all_at(&self.image[page..page + PAGE_BYTES], page as u64)?;
-        Ok(refused)
-    }
-
-    /// # Errors
-    /// When the whole table does not read as before, or any backend crashed on the way.
-    fn is_whole_again(&self) -> anyhow::Result<()> {
-        for (sql, answer) in READS.iter().zip(&self.answers) {
-            ensure!(read(&self.primary, sql)? == *answer, "not restored: {sql}");
-        }
-        self.nothing_crashed()
-    }
-
-    fn nothing_crashed(&self) -> anyhow::Result<()> {
-        let log = fs::read_to_string(&self.primary.log)?;
-        ensure!(
-            !log.contains("terminated by signal") && !log.contains("PANIC"),
-            "a backend crashed; see the log"
-        );
-        Ok(())
-    }
-}
-
-/// Runs queries in an open transaction, whose state stays the same.
-fn ask(session: &mut Client, questions: &[&str]) -> anyhow::Result<Vec<String>> {
-    let mut answers = Vec::new();
-    for sql in questions {
-        session.batch_execute("SAVEPOINT before")?;
-        answers.push(told(session, sql)?);
-        session.batch_execute("ROLLBACK TO before")?;
-    }
-    Ok(answers)
-}
-
-/// Positions spread over `length` bytes by a fixed odd stride.
-fn spread(length: usize, count: usize) -> impl Iterator<Item = (usize, u8)> {
-    (0..count).map(move |k| ((k * 2_654_435_761) % length, (k * 5 % 8) as u8))
-}
+use anyhow::ensure;
+use howdah_cli::cluster::StopMode;
+use howdah_server_tests::cluster::query;
+use howdah_server_tests::damage::{
+    CLEANED_ID, DELETION_VECTOR_ID, DIRECTORY_ID, Damaged, FIRST_VALUE_ID, FORWARD_ID,
+    HIGH_WATER_ID, KEY_AND_LENGTH_BYTES, LATE_ROWS_ID, READS, StoredTuple, VERSIONS_ID, ask, read,
+    set_page_checksums, spread, told, word,
+};
 
 #[test]
 fn flipped_bits_in_column_chunks_are_refused_and_never_read_as_rows() -> anyhow::Result<()> {
@@ -376,7 +51,6 @@ fn remembered_kilobytes_are_verified_again_where_page_checksums_are_ignored() ->
     for _ in 0..3 {
         ensure!(told(&mut asking, rows)? == answer);
     }
-    let file = OpenOptions::new().write(true).open(&damaged.file)?;
     let (mut by_page, mut by_kilobyte) = (0, 0);
     for tuple in damaged
         .tuples
@@ -385,17 +59,14 @@ fn remembered_kilobytes_are_verified_again_where_page_checksums_are_ignored() ->
     {
         for at in (PAYLOAD_AND_CHECKS_BYTES + 512..tuple.data_bytes).step_by(1024) {
             let byte = tuple.data_offset_bytes + at;
-            let page = byte / PAGE_BYTES * PAGE_BYTES;
-            damaged.evict(&mut evicting)?;
-            file.write_all_at(&[damaged.image[byte] ^ 4], byte as u64)?;
+            damaged.flip(&mut evicting, byte, 2)?;
             let checked = told(&mut asking, rows)?;
             let ignoring = format!("SET ignore_checksum_failure = on; {rows}");
             let ignored = told(&mut asking, &ignoring)?;
             asking.batch_execute("RESET ignore_checksum_failure")?;
             // The damaged page is in memory now, where other sessions have noted that it was sound.
             let unaware = told(&mut damaged.primary.session()?, rows)?;
-            damaged.evict(&mut evicting)?;
-            file.write_all_at(&damaged.image[page..page + PAGE_BYTES], page as u64)?;
+            damaged.restore_page(&mut evicting, byte)?;
             for told in [&checked, &ignored, &unaware] {
                 ensure!(
                     told == answer || told == "XX001",
@@ -520,7 +191,6 @@ fn flipped_bits_in_directory_entries_are_refused_by_sessions_that_know_them() ->
     damaged.look_at_disk()?;
     let (question, mut refused) = ("SELECT count(*), sum(length(word)) FROM t", 0);
     let whole = told(&mut session, question)?;
-    let file = OpenOptions::new().write(true).open(&damaged.file)?;
     for tuple in damaged.tuples_of(DIRECTORY_ID) {
         for at in 0..tuple.data_bytes {
             let mut knowing = damaged.primary.session()?;
@@ -528,16 +198,13 @@ fn flipped_bits_in_directory_entries_are_refused_by_sessions_that_know_them() ->
                 ensure!(told(&mut knowing, question)? == whole, "not restored");
             }
             let byte = tuple.data_offset_bytes + at;
-            let page = byte / PAGE_BYTES * PAGE_BYTES;
-            damaged.evict(&mut session)?;
-            file.write_all_at(&[damaged.image[byte] ^ (1 << (at % 8))], byte as u64)?;
+            damaged.flip(&mut session, byte, (at % 8) as u8)?;
             match told(&mut knowing, question)?.as_str() {
                 "XX001" => refused += 1,
                 // It remembers what the entry said.
                 told => ensure!(told == whole, "{told} with byte {at} of {tuple:?} flipped"),
             }
-            damaged.evict(&mut session)?;
-            file.write_all_at(&damaged.image[page..page + PAGE_BYTES], page as u64)?;
+            damaged.restore_page(&mut session, byte)?;
         }
     }
     ensure!(refused > 0, "no flipped bit was noticed");
@@ -569,21 +236,17 @@ fn lost_line_pointers_are_refused() -> anyhow::Result<()> {
             &["SELECT count(*) FROM t", "SELECT sum(id) FROM t"],
         ),
     ];
-    let file = OpenOptions::new().write(true).open(&damaged.file)?;
     for (id, statements) in CHANGES {
         let tuples = damaged.tuples_of(id);
         ensure!(!tuples.is_empty(), "no tuple with id {id} was found");
         for tuple in tuples {
             let pointer = word(&damaged.image, tuple.pointer_bytes) & !(3 << 15);
-            let page = tuple.pointer_bytes / PAGE_BYTES * PAGE_BYTES;
-            damaged.evict(&mut session)?;
-            file.write_all_at(&pointer.to_le_bytes(), tuple.pointer_bytes as u64)?;
+            damaged.lay_bytes(&mut session, tuple.pointer_bytes, &pointer.to_le_bytes())?;
             for sql in statements {
                 let told = read(&damaged.primary, sql)?;
                 ensure!(told == "XX001", "{sql} without {tuple:?}: {told:.200}");
             }
-            damaged.evict(&mut session)?;
-            file.write_all_at(&damaged.image[page..page + PAGE_BYTES], page as u64)?;
+            damaged.restore_page(&mut session, tuple.pointer_bytes)?;
         }
     }
     damaged.is_whole_again()
