@@ -170,6 +170,23 @@ CREATE TABLE parted_0 PARTITION OF parted FOR VALUES WITH (MODULUS 2, REMAINDER 
 CREATE TABLE parted_1 PARTITION OF parted FOR VALUES WITH (MODULUS 2, REMAINDER 1) USING howdah;
 \copy parted FROM PROGRAM 'for i in $(seq 1 1900); do echo "$i\t$i"; done'
 SELECT count(*), sum(id) FROM parted;
+-- Triggers of another partition see the rows.
+CREATE FUNCTION look_aside() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN
+    INSERT INTO seen SELECT count(*), '{}' FROM aside_2; UPDATE aside_2 SET id = -1 WHERE id = new.id + 1; RETURN NULL; END $$;
+CREATE TABLE aside (id int, k int) PARTITION BY LIST (k);
+CREATE TABLE aside_1 PARTITION OF aside FOR VALUES IN (1) USING howdah;
+CREATE TABLE aside_2 PARTITION OF aside FOR VALUES IN (2) USING howdah;
+CREATE TRIGGER look AFTER INSERT ON aside_1 FOR EACH ROW EXECUTE FUNCTION look_aside();
+TRUNCATE seen;
+\copy aside FROM PROGRAM 'seq 1 1000 | sed "s/$/\t2/"; echo "5\t1"'
+SELECT count(*), count(*) FILTER (WHERE id = -1), (SELECT n FROM seen) FROM aside_2;
+-- COPY fills more partitions than it has buffers for.
+CREATE TABLE crowd (id int, k int, w text) PARTITION BY LIST (k);
+DO $$ BEGIN FOR k IN 0..49 LOOP EXECUTE format('CREATE TABLE crowd_%s PARTITION OF crowd FOR VALUES IN (%s) USING howdah', k, k); END LOOP; END $$;
+\copy crowd FROM PROGRAM 'for i in $(seq 1 40000); do echo "$i\t$((i % 50))\trow $i"; done'
+SELECT hot, cold, groups FROM sides('crowd_17');
+SELECT count(*), sum(id), count(DISTINCT w) FROM crowd;
+DROP TABLE crowd;
 
 -- Tables that the statement makes.
 CREATE TABLE made USING howdah AS SELECT i AS id FROM generate_series(1, 1000) i;

@@ -111,6 +111,14 @@ unsafe extern "C-unwind" {
     pub fn rewrite_heap_dead_tuple(state: RewriteState, old_tuple: pg_sys::HeapTuple) -> bool;
     /// `catalog/partition.h`
     pub fn get_partition_ancestors(relation: pg_sys::Oid) -> *mut pg_sys::List;
+    /// `access/twophase.h`
+    pub static max_prepared_xacts: std::ffi::c_int;
+    /// `catalog/pg_inherits.h`
+    pub fn find_all_inheritors(
+        parent: pg_sys::Oid,
+        lock: pg_sys::LOCKMODE,
+        parent_counts: *mut *mut pg_sys::List,
+    ) -> *mut pg_sys::List;
     /// `storage/predicate.h`
     pub fn PredicateLockRelation(relation: pg_sys::Relation, snapshot: pg_sys::Snapshot);
     /// `storage/predicate.h`

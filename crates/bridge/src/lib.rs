@@ -32,6 +32,7 @@
 //!             ──> malloc             freed memory kept for the next row group
 //!             ──> memory             small allocations
 //!             ──> row_memory         a memory scope for the values of one row
+//!             ──> partitions         the tree of a partitioned table
 //!             ──> needed_columns     which columns of a row a scan must return
 //!             ──> proc_flags         status flags of this process that others read
 //!             ──> recovery_conflict  what standbys must resolve before they replay a change
@@ -40,6 +41,8 @@
 //!             ──> procedure          entry points of procedures
 //!             ──> background         entry points of background workers
 //!             ──> utility            notification of utility statements
+//!             ──> default_method     the access method of tables that extensions create
+//!             ──> statement_settings a setting changed while a utility statement runs
 //!             ──> object_access      notification of dropped tables
 //!             ──> invalidation       relcache invalidations, received and sent
 //!             ──> access_method      changes of a table's access method
@@ -90,6 +93,7 @@ pub mod column_statistics;
 pub mod counters;
 mod custom_node;
 pub mod datum;
+mod default_method;
 pub mod executor;
 mod explanation;
 pub mod expr;
@@ -110,6 +114,7 @@ pub mod names;
 pub mod needed_columns;
 pub mod new_entries;
 pub mod object_access;
+pub mod partitions;
 pub mod plain_insert;
 pub mod predicate;
 pub mod proc_flags;
@@ -131,6 +136,7 @@ pub mod shown_tuple;
 pub mod slot;
 pub mod slot_batch;
 pub mod snapshot;
+mod statement_settings;
 pub mod store;
 pub mod table;
 pub mod table_am;

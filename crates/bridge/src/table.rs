@@ -16,7 +16,6 @@ use std::ptr::NonNull;
 
 use pgrx::pg_sys;
 
-use crate::names;
 use crate::relation;
 use crate::xid::{SubTransactionId, Xid};
 
@@ -363,26 +362,17 @@ impl<'a> Table<'a> {
         self.form().relhasindex || triggers.is_some_and(|triggers| triggers.trig_insert_after_row)
     }
 
-    /// Whether AFTER triggers may fire at the end of a statement that inserts rows: of the table,
-    /// or of those that it is a partition of.
+    /// Whether AFTER triggers fire at the end of a statement that inserts rows.
     pub fn has_statement_triggers(self) -> bool {
-        // SAFETY: open by the contract of `from_raw`, and with it its triggers; the list of
-        // ancestors is a copy.
-        unsafe {
-            let triggers = (*self.raw()).trigdesc.as_ref();
-            if triggers.is_some_and(|triggers| triggers.trig_insert_after_statement) {
-                return true;
-            }
-            if !self.form().relispartition {
-                return false;
-            }
-            let ancestors = crate::ffi::get_partition_ancestors(self.oid());
-            let has_any = |at| {
-                let ancestor = pg_sys::list_nth_oid(ancestors, at);
-                names::class_row(ancestor, |row| row.relhastriggers).unwrap_or(true)
-            };
-            (0..pg_sys::list_length(ancestors)).any(has_any)
-        }
+        // SAFETY: open by the contract of `from_raw`, and with it its triggers.
+        let triggers = unsafe { (*self.raw()).trigdesc.as_ref() };
+        triggers.is_some_and(|triggers| triggers.trig_insert_after_statement)
+    }
+
+    /// Whether it is a partition of a partitioned table.
+    #[inline]
+    pub fn is_partition(self) -> bool {
+        self.form().relispartition
     }
 
     /// Whether a standby, which has no rows of it, should not look for its files.

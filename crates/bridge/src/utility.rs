@@ -1,5 +1,6 @@
 //! Notification of utility statements; COPY of a table with cold rows is changed on the way
-//! ([`crate::client_rows`]).
+//! ([`crate::client_rows`]), and the default access method for statements of other extensions
+//! ([`default_method`]).
 
 use std::ffi::CStr;
 use std::sync::OnceLock;
@@ -7,7 +8,9 @@ use std::sync::OnceLock;
 use pgrx::{pg_guard, pg_sys};
 
 use crate::client_rows;
+use crate::default_method;
 use crate::ffi::unguarded;
+use crate::statement_settings;
 use crate::table::Table;
 
 /// A utility statement.
@@ -102,11 +105,14 @@ unsafe extern "C-unwind" fn process_utility(
         let mut settings = 0;
         let statement = match noted.is_copy {
             true => client_rows::prepare_copy(statement, query_string, &mut settings),
-            false => statement,
+            false => {
+                default_method::prepare(statement, &mut settings);
+                statement
+            }
         };
         run(statement);
         if settings > 0 {
-            client_rows::end_copy(settings);
+            statement_settings::restore(settings);
         }
         after(statement, &mut noted);
     }

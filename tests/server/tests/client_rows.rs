@@ -320,7 +320,7 @@ fn the_client_receives_the_same_bytes() -> anyhow::Result<()> {
         session.batch_execute(statements)?;
     }
     let plan = query(&mut session, "EXPLAIN (COSTS OFF) SELECT * FROM t")?;
-    ensure!(plan.contains("Custom Scan (ColumnarScan)"), "{plan}");
+    ensure!(plan.contains("Custom Scan (HowdahColumnarScan)"), "{plan}");
     let sessions = |settings: &str| -> anyhow::Result<[Wire; 2]> {
         let mut both = [Wire::open(&primary)?, Wire::open(&primary)?];
         both[1].simple("SET howdah.columnar_scan = off; SET howdah.vectorized = off")?;

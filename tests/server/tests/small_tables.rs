@@ -32,7 +32,7 @@ fn prepared_statements_notice_that_nothing_cold_is_left() -> anyhow::Result<()> 
     for session in &mut sessions {
         session.batch_execute("PREPARE add AS UPDATE tellers SET n = n + $2 WHERE id = $1")?;
         let plan = plan(session)?;
-        ensure!(plan.contains("Custom Scan (ColumnarScan)"), "{plan}");
+        ensure!(plan.contains("Custom Scan (HowdahColumnarScan)"), "{plan}");
     }
     let mut expected = 0;
     for round in 0..3 {

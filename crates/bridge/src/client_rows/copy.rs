@@ -14,6 +14,7 @@ use std::ffi::{CStr, c_char, c_int};
 use pgrx::{PgList, pg_guard, pg_sys};
 
 use crate::relation::OpenRelation;
+use crate::statement_settings;
 use crate::table::{RelationKind, Table};
 use crate::utility::has_cold_rows;
 
@@ -31,8 +32,8 @@ pub(super) fn take_plain(source: *const c_char) -> bool {
 }
 
 /// Prepares a COPY statement; the statement to be run instead, or the same one. `source` is its
-/// text. `settings` becomes the nesting level of settings that [`end`] is to restore, if there are
-/// any.
+/// text. `settings` becomes the nesting level of settings that are to be restored, if there are
+/// any ([`statement_settings::restore`]).
 ///
 /// # Safety
 /// A utility statement that the server is about to run; `settings` is the hook's own.
@@ -75,30 +76,7 @@ pub(crate) unsafe extern "C-unwind" fn prepare(
 /// In a transaction.
 unsafe fn without_workers() -> c_int {
     // SAFETY: a known setting, which each user may change, and a valid value.
-    unsafe {
-        let level = pg_sys::NewGUCNestLevel();
-        pg_sys::set_config_option(
-            c"max_parallel_workers_per_gather".as_ptr(),
-            c"0".as_ptr(),
-            pg_sys::GucContext::PGC_USERSET,
-            pg_sys::GucSource::PGC_S_SESSION,
-            pg_sys::GucAction::GUC_ACTION_SAVE,
-            true,
-            0,
-            false,
-        );
-        level
-    }
-}
-
-/// Restores the settings that [`prepare`] has changed.
-///
-/// # Safety
-/// The statement has ended without an ERROR.
-#[pg_guard]
-pub(crate) unsafe extern "C-unwind" fn end(settings: c_int) {
-    // SAFETY: the level that `prepare` opened.
-    unsafe { pg_sys::AtEOXact_GUC(true, settings) }
+    unsafe { statement_settings::change(c"max_parallel_workers_per_gather", c"0") }
 }
 
 /// Whether some option of COPY may name columns of the table, or is not known here.

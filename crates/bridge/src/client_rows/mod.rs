@@ -42,7 +42,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use pgrx::{pg_guard, pg_sys};
 
-pub(crate) use copy::{end as end_copy, prepare as prepare_copy};
+pub(crate) use copy::prepare as prepare_copy;
 
 use crate::ffi::{quiet, unguarded};
 use crate::table::Table;

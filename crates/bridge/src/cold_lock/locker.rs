@@ -26,15 +26,16 @@
 //! heap.
 //!
 //! The rows that the transaction itself has locked, outside of any subtransaction, are published as
-//! well (`top`): as two bits under a hash of the row and the lock, set before the lock is taken and
-//! cleared when the transaction ends. A backend that waits for such a lock waits for the whole
+//! well (`top`): as two bits under a hash of the row and the lock, set before `tentative` says that
+//! the lock is kept, and cleared when the transaction ends. (Not those that it changes: their marks
+//! replace the locks before a subtransaction can begin.) A backend that waits for such a lock waits for the whole
 //! transaction, whatever subtransaction is running by then. Where both bits were set for other
 //! rows, it waits for longer than it should, which may even be a deadlock; with 1,000 rows locked
 //! that happens to three locks in a thousand. A backend that hands locks on to a new version needs
 //! the exact id: it gets the id of the subtransaction only if the lock can belong to no other one.
 
 use std::cell::{Cell, RefCell};
-use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use pgrx::pg_sys;
 
@@ -54,8 +55,6 @@ pub struct Locker {
     newest: AtomicU64,
     /// Whether locks of subtransactions may belong to another one than the newest.
     is_mixed: AtomicBool,
-    /// The row locks that its transaction holds.
-    held: AtomicU32,
     /// Locks that were taken outside of subtransactions, as bits.
     top: [AtomicU64; TOP_WORDS],
 }
@@ -127,7 +126,7 @@ impl Locker {
             if bits == 0 {
                 SET_WORDS.with_borrow_mut(|set| set.push(at as u16));
             }
-            // Acquiring the lock makes the word visible to every backend that sees the lock.
+            // Visible to every backend that sees that the lock is kept.
             word.store(bits | bit, Ordering::Release);
         }
     }
@@ -220,43 +219,38 @@ fn own_locker() -> Option<&'static Locker> {
     LOCKERS.get(unsafe { pg_sys::MyProcNumber })
 }
 
-/// Must be called before a row is locked: other backends do not wait for the lock until [`decided`]
-/// is called.
-pub(super) fn look_at(row: RowName, lock: RowLock) {
+fn is_in_subtransaction() -> bool {
     // SAFETY: a transaction is running.
-    let is_top = unsafe { quiet::GetCurrentTransactionNestLevel() } <= 1;
+    unsafe { quiet::GetCurrentTransactionNestLevel() > 1 }
+}
+
+/// Must be called before a row is locked: other backends do not wait for the lock until [`keep`] or
+/// [`decided`] is called.
+pub(super) fn look_at(row: RowName) {
     if let Some(locker) = own_locker() {
         if !HAS_TOLD.replace(true) && !HAS_EVER_TOLD.replace(true) {
             // A process that was terminated in the middle of a transaction has left its state here.
             locker.forget();
             locker.clear_top();
         }
-        if is_top {
-            locker.note_top(row, lock);
-        } else {
+        if is_in_subtransaction() {
             note_subtransaction();
         }
         locker.set_tentative(row.0);
     }
 }
 
-/// This transaction holds so many row locks now.
-pub fn note_held(count: u32) {
-    if let Some(locker) = own_locker() {
-        locker.held.store(count, Ordering::Relaxed);
+/// The last lock is kept to the end of the transaction, or of the subtransaction.
+pub(super) fn keep(row: RowName, lock: RowLock) {
+    if !is_in_subtransaction()
+        && let Some(locker) = own_locker()
+    {
+        locker.note_top(row, lock);
     }
+    decided();
 }
 
-/// Whether half of the entries of the server's lock table may be locks of cold rows. Reads the
-/// state of every backend.
-pub fn is_lock_table_half_full() -> bool {
-    // SAFETY: plain reads of settings. `NLOCKENTS` of `lock.c` adds prepared transactions.
-    let entries = unsafe { i64::from(pg_sys::max_locks_per_xact) * i64::from(pg_sys::MaxBackends) };
-    let held = |locker: &Locker| i64::from(locker.held.load(Ordering::Relaxed));
-    LOCKERS.all().map(held).sum::<i64>() > entries / 2
-}
-
-/// The last lock is kept, or has been released.
+/// The last lock is kept until the row is marked, or has been released.
 pub fn decided() {
     set_tentative(0);
 }
@@ -390,7 +384,6 @@ mod tests {
             tentative: AtomicU64::new(0),
             newest: AtomicU64::new(0),
             is_mixed: AtomicBool::new(false),
-            held: AtomicU32::new(0),
             top: [const { AtomicU64::new(0) }; TOP_WORDS],
         }
     }

@@ -42,6 +42,7 @@
 //! ```
 
 mod holders;
+pub mod lock_table;
 pub mod locker;
 pub(crate) mod maintenance;
 mod queue;
@@ -277,15 +278,24 @@ impl Locks {
 
     /// Locks a row whose group is locked for it, unless a conflicting lock is held. Returns whether
     /// the row was not locked so before. Other backends do not wait for a new lock until
-    /// [`locker::decided`] says that it is kept. The transaction must have an id.
+    /// [`locker::decided`] or [`Locks::keep_row`] says that it is kept. The transaction must have
+    /// an id.
     pub fn try_row(self, row: RowNumber, lock: RowLock) -> Option<bool> {
         let tag = self.row(row, 0);
-        locker::look_at(RowName::of(&tag), lock);
+        locker::look_at(RowName::of(&tag));
         let taken = try_acquire(&tag, lock.on_row(), Wait::Not);
-        if taken != Some(true) {
-            locker::decided();
+        match taken {
+            Some(true) => {}
+            Some(false) => self.keep_row(row, lock),
+            None => locker::decided(),
         }
         taken
+    }
+
+    /// Tells other backends that a lock which [`Locks::try_row`] has taken is held to the end of
+    /// the transaction, or of its subtransaction.
+    pub fn keep_row(self, row: RowNumber, lock: RowLock) {
+        locker::keep(RowName::of(&self.row(row, 0)), lock);
     }
 
     /// Releases a lock that [`Locks::try_row`] has newly taken.

@@ -3,6 +3,7 @@
 //!
 //! ```text
 //!   planner    planner ─── set_rel_pathlist_hook: asks the scanner, adds paths
+//!              others ──── tables whose rows another extension supplies
 //!              cursors ─── which statements are cursors that may be scrolled
 //!              planned ─── the table and its clauses, as the scanner is given them
 //!              surcharge ─ what PostgreSQL's own paths cost besides
@@ -34,6 +35,7 @@ mod exec;
 mod explain;
 mod node;
 mod ordered_joins;
+pub(crate) mod others;
 mod parallel;
 mod plan;
 mod planned;

@@ -8,8 +8,9 @@ use super::planned::{Clause, PlannedTable};
 use super::{node, scanner};
 use crate::custom_node::{Methods, new_scan, path_methods, scan_methods};
 
-/// The node's name in EXPLAIN and in serialized plans.
-pub(super) const NAME: &CStr = c"ColumnarScan";
+/// The node's name in EXPLAIN and in serialized plans. Names of nodes are global to the server, and
+/// `ColumnarScan` is taken in two other extensions: Citus and TimescaleDB.
+pub(super) const NAME: &CStr = c"HowdahColumnarScan";
 
 pub(super) static PATH_METHODS: Methods<pg_sys::CustomPathMethods> =
     path_methods(NAME, plan_custom_path);

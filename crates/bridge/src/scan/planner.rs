@@ -8,7 +8,7 @@
 use pgrx::{PgList, pg_guard, pg_sys};
 
 use super::planned::PlannedTable;
-use super::{plan, scanner, surcharge};
+use super::{others, plan, scanner, surcharge};
 use crate::custom_node::new_path;
 
 static mut PREVIOUS_HOOK: pg_sys::set_rel_pathlist_hook_type = None;
@@ -110,6 +110,7 @@ unsafe fn is_plain_table(rel: *mut pg_sys::RelOptInfo, rte: *mut pg_sys::RangeTb
             && matches!((*rte).relkind as u8, b'r' | b'm')
             && !pg_sys::is_dummy_rel(rel)
             && !is_current_of_cursor(rel)
+            && !others::supply_rows(rel)
     }
 }
 

@@ -83,7 +83,7 @@ impl LockedPage {
 
     /// Whether there is no line pointer at `tid`, not even that of a dead tuple. VACUUM frees one
     /// after its index entries are deleted: where an entry still leads here, it is damage.
-    pub fn has_lost(&self, tid: pg_sys::ItemPointerData) -> bool {
+    fn has_lost(&self, tid: pg_sys::ItemPointerData) -> bool {
         // SAFETY: pin and share lock are held.
         let pointer = unsafe { line_pointer(self.page, tid.ip_posid) };
         !matches!(

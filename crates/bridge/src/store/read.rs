@@ -157,7 +157,6 @@ impl Drop for KeyScan {
 pub struct Visited<'a> {
     pub seq: i32,
     pub tuple: ShownTuple<'a>,
-    /// Empty if the tuple is damaged.
     pub payload: &'a [u8],
 }
 
@@ -268,31 +267,36 @@ impl ColdStore<'_> {
         }
     }
 
-    /// Raises an ERROR if an index entry leads to no line pointer, where there was none: what is
-    /// stored there is not taken for what never was. No page is locked.
+    /// Raises an ERROR if an index entry leads to no line pointer where there was none, or one to a
+    /// tuple of another key: what is stored there is not taken for what never was. No page is
+    /// locked.
     ///
-    /// The leaf of the entry is pinned, so VACUUM has not freed the pointer; but on a standby,
-    /// replay may have, if the entry was deleted by itself before. So the index is asked once more.
-    fn refuse_lost(&self, lost: &Keyed) {
-        let mut scan = KeyScan::begin(self, lost.id, lost.seq..=lost.seq, false);
+    /// The leaf of the entry is pinned, so VACUUM has not freed the pointer. But on a standby replay
+    /// may have, if the entry was deleted by itself before, and may have put another tuple there
+    /// since. So the index is asked once more.
+    fn refuse_replaced(&self, met: &Keyed) {
+        let mut scan = KeyScan::begin(self, met.id, met.seq..=met.seq, false);
         let place = |tid: &pg_sys::ItemPointerData| (crate::tid::block_of(tid), tid.ip_posid);
-        let (block, offset) = place(&lost.tid);
+        let (block, offset) = place(&met.tid);
         while let Some(keyed) = scan.next() {
-            if place(&keyed.tid) == (block, offset)
-                && LockedPage::read(self.toast(), block).has_lost(keyed.tid)
-            {
+            if place(&keyed.tid) == (block, offset) && !self.has_key(&keyed) {
                 pgrx::ereport!(
                     pgrx::PgLogLevel::ERROR,
                     pgrx::PgSqlErrorCode::ERRCODE_DATA_CORRUPTED,
                     format!(
                         "record {} of kind {} is missing at ({block},{offset}) of relation {}",
-                        lost.seq,
-                        lost.id,
+                        met.seq,
+                        met.id,
                         self.toast().oid().to_u32()
                     )
                 );
             }
         }
+    }
+
+    fn has_key(&self, keyed: &Keyed) -> bool {
+        let page = LockedPage::read(self.toast(), crate::tid::block_of(&keyed.tid));
+        page.has_key(self.toast(), keyed.tid, (keyed.id, keyed.seq))
     }
 
     /// Shows the tuple that an index entry, whose leaf is pinned, leads to.
@@ -302,19 +306,17 @@ impl ColdStore<'_> {
         look: &mut dyn FnMut(Visited<'_>) -> ControlFlow<()>,
     ) -> ControlFlow<()> {
         let page = LockedPage::read(self.toast(), crate::tid::block_of(&keyed.tid));
-        if let Some(go_on) = self.show(&page, keyed, look) {
-            return go_on;
+        if !page.has_key(self.toast(), keyed.tid, (keyed.id, keyed.seq)) {
+            drop(page);
+            self.refuse_replaced(keyed);
+            return ControlFlow::Continue(());
         }
-        let is_lost = page.has_lost(keyed.tid);
-        drop(page);
-        if is_lost {
-            self.refuse_lost(keyed);
-        }
-        ControlFlow::Continue(())
+        let shown = self.show(&page, keyed, look);
+        shown.unwrap_or(ControlFlow::Continue(()))
     }
 
     /// Passes the tuple that an index entry leads to, if it is not dead, to `look`. `page` is the
-    /// page that it lies on.
+    /// page that it lies on, where it has the entry's key.
     fn show<R>(
         &self,
         page: &LockedPage,
@@ -323,10 +325,7 @@ impl ColdStore<'_> {
     ) -> Option<R> {
         let mut tuple = page.tuple(self.toast(), keyed.tid)?;
         // SAFETY: pin and lock are held by `page`.
-        let payload = match unsafe { fields(&tuple) } {
-            Some((id, seq, payload)) if (id, seq) == (keyed.id, keyed.seq) => payload,
-            _ => &[],
-        };
+        let (_, _, payload) = unsafe { fields(&tuple) }?;
         Some(look(Visited {
             seq: keyed.seq,
             // SAFETY: pin and lock are held by `page` until the tuple was looked at.
@@ -372,8 +371,7 @@ impl ColdStore<'_> {
     /// `seq` (descending if `backward`), until `found` breaks.
     ///
     /// An index entry keeps its tuple's line pointer from being reused, so a tuple whose key or
-    /// length differs from the index entry is damaged. It is passed on without a payload, which
-    /// every reader of entries rejects as incomplete.
+    /// length differs from the index entry is damaged: XX001. But see `refuse_replaced`.
     pub fn scan_entries(
         &self,
         id: u32,
@@ -387,23 +385,19 @@ impl ColdStore<'_> {
             let (tid, seq) = (keyed.tid, keyed.seq);
             let entry = {
                 let page = LockedPage::read(self.toast(), crate::tid::block_of(&tid));
-                let Some(mut tuple) = page.tuple(self.toast(), tid) else {
-                    let is_lost = page.has_lost(tid);
+                if !page.has_key(self.toast(), tid, (keyed.id, keyed.seq)) {
                     drop(page);
-                    if is_lost {
-                        self.refuse_lost(&keyed);
-                    }
+                    self.refuse_replaced(&keyed);
+                    continue;
+                }
+                let Some(mut tuple) = page.tuple(self.toast(), tid) else {
                     continue;
                 };
                 // SAFETY: pin and lock are held by `page`.
-                let payload = match unsafe { fields(&tuple) } {
-                    Some((tuple_id, tuple_seq, payload))
-                        if (tuple_id, tuple_seq) == (keyed.id, keyed.seq) =>
-                    {
-                        payload.to_vec()
-                    }
-                    _ => Vec::new(),
+                let Some((_, _, payload)) = (unsafe { fields(&tuple) }) else {
+                    continue;
                 };
+                let payload = payload.to_vec();
                 // SAFETY: pin and lock are held by `page` during the call.
                 if !judge(unsafe { ShownTuple::new(&mut tuple, page.buffer) }) {
                     continue;

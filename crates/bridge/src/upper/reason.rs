@@ -45,7 +45,8 @@ pub enum Reason {
     NotGrouped,
     /// A partition or child of this name is neither howdah nor heap.
     Child(Oid),
-    /// Parameters that are known only at run time prune partitions.
+    /// Another extension supplies rows of this table.
+    SuppliedElsewhere(Oid),
     /// No table has cold rows.
     NoColdRows,
     /// A function of this `prosrc` is not known.
@@ -151,6 +152,9 @@ impl Reason {
             Self::Cost => "PostgreSQL's own plan is expected to take less",
             Self::Child(table) => {
                 return format!("{} is neither a howdah table nor heap", table_name(*table));
+            }
+            Self::SuppliedElsewhere(table) => {
+                return format!("another extension reads {}", table_name(*table));
             }
             Self::Function(name) => return format!("function {name} is not vectorized"),
             Self::Aggregate(name) => return format!("aggregate {name} is not vectorized"),

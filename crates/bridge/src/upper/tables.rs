@@ -17,6 +17,7 @@ use pgrx::{PgList, pg_sys};
 
 use super::reason::Reason;
 use crate::custom_node::contains;
+use crate::scan::others;
 use crate::table::Table as OpenTable;
 
 /// The positions in a table of the attributes of the relation in the query.
@@ -127,6 +128,9 @@ pub(super) unsafe fn tables_of(
         let rti = (*input).relid;
         let rte = *(*root).simple_rte_array.add(rti as usize);
         if !(*rte).inh {
+            if others::supply_rows(input) {
+                return Err(Reason::SuppliedElsewhere((*rte).relid));
+            }
             let table = QueriedTable {
                 table: Table {
                     rti: rti as i32,
@@ -167,6 +171,9 @@ pub(super) unsafe fn tables_of(
             }
             if !matches!((*rte).relkind as u8, b'r' | b'm') {
                 return Err(Reason::Child((*rte).relid));
+            }
+            if others::supply_rows(rel) {
+                return Err(Reason::SuppliedElsewhere((*rte).relid));
             }
             tables.push(QueriedTable {
                 table: Table {

@@ -81,6 +81,20 @@ pub fn run(paths: &Paths, options: &Options) -> anyhow::Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
+/// Builds a release and places it where this machine's own servers look for the extension. The next
+/// command places the development build there again.
+///
+/// # Errors
+/// When the build fails, or a file cannot be written.
+pub(crate) fn lend_release(paths: &Paths) -> anyhow::Result<()> {
+    release::build_library(paths, &paths.postgres()?.pg_config)?;
+    let files = ExtensionFiles::of_checkout(&paths.root, &release::library(paths))?;
+    let [library, control] = [paths.extension_library(), paths.extension_control()];
+    let directory = |file: &Path| file.parent().map(Path::to_path_buf).unwrap_or_default();
+    files::place(&files.placements(&directory(&library), &directory(&control)))?;
+    Ok(())
+}
+
 /// Removes the extension's files from the PostgreSQL.
 ///
 /// # Errors

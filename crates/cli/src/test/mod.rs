@@ -43,7 +43,7 @@ use std::time::Instant;
 use self::contrib::Queries;
 use self::suite::{Rows, Suite};
 use crate::paths::Paths;
-use crate::{scratch, units};
+use crate::{install, scratch, units};
 
 pub use cargo::SoakPrograms;
 pub use plan::{Options, Step};
@@ -52,10 +52,13 @@ pub use tally::Tally;
 /// Runs the chosen steps; exit code 0 only when nothing failed.
 ///
 /// # Errors
-/// When the steps cannot be chosen; an error within a step counts as a failure of that step.
+/// When a release is asked for and cannot be built; an error within a step counts as a failure of that step.
 pub fn run(paths: &Paths, options: &Options) -> anyhow::Result<ExitCode> {
     let started = Instant::now();
     scratch::sweep(paths);
+    if options.release {
+        install::lend_release(paths)?;
+    }
     let mut total = Tally::default();
     for step in options.steps() {
         let tally = run_step(paths, options, step).unwrap_or_else(|error| {
@@ -93,10 +96,8 @@ pub fn forced_suites(paths: &Paths) -> anyhow::Result<Tally> {
         Step::ContribVectorized,
     ] {
         let options = Options {
-            filters: Vec::new(),
             only: vec![step],
-            accept: false,
-            keep: false,
+            ..Options::default()
         };
         total.add(run_step(paths, &options, step)?);
     }

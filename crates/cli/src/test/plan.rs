@@ -69,7 +69,7 @@ impl Step {
     }
 }
 
-#[derive(Debug, Clone, Args)]
+#[derive(Default, Debug, Clone, Args)]
 pub struct Options {
     /// Run only tests whose name contains one of these
     pub filters: Vec<String>,
@@ -83,6 +83,10 @@ pub struct Options {
     /// Keep the directories of the servers that were started
     #[arg(long)]
     pub keep: bool,
+    /// Let the servers load a release, as `install` and `package` build it; the first build takes
+    /// as long as that of a new machine
+    #[arg(long)]
+    pub release: bool,
 }
 
 impl Options {
@@ -123,8 +127,7 @@ mod tests {
         Options {
             filters: filters.iter().map(|text| (*text).to_owned()).collect(),
             only: only.to_vec(),
-            accept: false,
-            keep: false,
+            ..Options::default()
         }
     }
 

@@ -369,9 +369,7 @@ mod tests {
         let all = ["test_setup", "boolean", "vacuum"].map(str::to_owned);
         let options = Options {
             filters: vec!["vac".into()],
-            only: vec![],
-            accept: false,
-            keep: false,
+            ..Options::default()
         };
         assert_eq!(
             choose(Suite::Regress, &options, &all),
@@ -387,12 +385,7 @@ mod tests {
     #[test]
     fn a_sample_is_run_in_workers_unless_more_is_asked_for() {
         let all = ["test_setup", "boolean", "join"].map(str::to_owned);
-        let mut options = Options {
-            filters: vec![],
-            only: vec![],
-            accept: false,
-            keep: false,
-        };
+        let mut options = Options::default();
         let chosen = |options: &Options| choose(Suite::RegressParallel, options, &all);
         assert_eq!(chosen(&options), ["test_setup", "join"]);
         options.only = vec![Step::RegressParallel];

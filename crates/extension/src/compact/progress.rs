@@ -38,12 +38,15 @@ const PHASE_NAMES: [&str; 7] = [
 pub struct Progress(Option<&'static ProgressSlot>);
 
 impl Progress {
-    /// Takes a slot; if none is free, nothing is shown.
+    /// Takes a slot; if none is free, nothing is shown. A process that was terminated has left its
+    /// own, which is free as well.
     pub fn start(table: Oid) -> Progress {
         let (pid, database) = (own_pid(), current_database());
-        let slot = shared::progress_slots()
-            .iter()
-            .find(|slot| slot.pid.compare_exchange(0, pid, Relaxed, Relaxed).is_ok());
+        let slot = shared::progress_slots().iter().find(|slot| {
+            let holder = slot.pid.load(Relaxed);
+            let is_free = holder == 0 || holder == pid || role_of(holder).is_none();
+            is_free && (slot.pid.compare_exchange(holder, pid, Relaxed, Relaxed)).is_ok()
+        });
         if let Some(slot) = slot {
             slot.database.store(database.to_u32(), Relaxed);
             slot.relation.store(table.to_u32(), Relaxed);

@@ -8,19 +8,22 @@
 //!
 //! A held row has no TID and is not visible to anything, its own transaction included, as rows in
 //! COPY's own buffers are not. So rows are held only where nothing can tell the difference: the
-//! table has no index and no AFTER ROW triggers, and no expression of the table's or of a domain
+//! table has no index and no triggers that COPY fires after rows, nor has another partition of its
+//! partitioned table, which the same COPY may fill; and no expression of the table's or of a domain
 //! is evaluated for its rows. (COPY inserts row by row where there is a BEFORE ROW trigger or
 //! a volatile default.) In a serializable transaction none are held: each insertion is checked for
 //! conflicts.
 //!
 //! Held rows belong to one table, subtransaction and command. Aborts drop them; `finish_inserts` is
-//! called at the end of each COPY that inserts in batches, and writes them.
+//! called at the end of each COPY that inserts in batches, and writes them. (COPY into many
+//! partitions calls it for one of them before its end, too: further rows of that one are not held.)
 
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 
 use howdah_bridge::Oid;
 use howdah_bridge::heap_am::{self, InsertOptions, InsertRequest};
+use howdah_bridge::partitions;
 use howdah_bridge::predicate;
 use howdah_bridge::relation::OpenRelation;
 use howdah_bridge::slot::Slot;
@@ -53,6 +56,8 @@ struct HeldRows {
 
 thread_local! {
     static HELD: RefCell<Vec<HeldRows>> = const { RefCell::new(Vec::new()) };
+    /// The latest answer of `partitions_have_triggers`, and what was asked.
+    static TRIGGERS: Cell<Option<((Oid, CommandId), bool)>> = const { Cell::new(None) };
 }
 
 /// Holds a batch of rows, or lets it follow rows that are held; `false` if the caller must insert
@@ -104,6 +109,23 @@ fn may_hold(table: Table<'_>, request: InsertRequest<'_>) -> bool {
         && !table.shows_places()
         && !table.evaluates_for_inserts()
         && !table.has_statement_triggers()
+        && !partitions_have_triggers(table, request)
+}
+
+/// Whether the partitioned table has triggers that the table is a partition of, or another
+/// partition of it. Looked up once in a command, which may fill many partitions.
+fn partitions_have_triggers(table: Table<'_>, request: InsertRequest<'_>) -> bool {
+    partitions::root_of(table).is_some_and(|root| {
+        let asked = (root, request.command);
+        if let Some((known, answer)) = TRIGGERS.get()
+            && known == asked
+        {
+            return answer;
+        }
+        let answer = partitions::have_triggers(root);
+        TRIGGERS.set(Some((asked, answer)));
+        answer
+    })
 }
 
 fn begin(table: Table<'_>, request: InsertRequest<'_>) -> HeldRows {
@@ -167,4 +189,5 @@ pub(super) fn discard_subtransaction(subtransaction: SubTransactionId) {
 /// Drops everything: the transaction has ended.
 pub(super) fn reset() {
     HELD.with_borrow_mut(Vec::clear);
+    TRIGGERS.set(None);
 }

@@ -40,7 +40,8 @@
 //! encoded so at a time, and where no thread can be had the backend encodes it.
 //!
 //! A group is written when it is full (rows, or raw bytes past `howdah.row_group_bytes`); when its
-//! statement ends (ExecutorFinish before AFTER triggers fire, finish_bulk_insert, end of COPY); and
+//! statement ends (ExecutorFinish before AFTER triggers fire, finish_bulk_insert but of partitions,
+//! end of COPY); and
 //! when its subtransaction or transaction is about to commit or prepare. An abort drops it.
 //!
 //! The groups themselves are kept in [`pending_groups`], where readers find them; the ends of
@@ -80,9 +81,15 @@ pub use pending::{insert_next, insert_slot, insert_tuples};
 
 /// A series of insertions into a table is done: what the current subtransaction has collected for
 /// it is written.
+///
+/// Of partitions this is no end: only COPY tells it, and tells it of one of them whenever it fills
+/// more than 32 at a time, after as little as one row. Their groups are written when COPY ends
+/// ([`after_utility`]), or the transaction, as that of a subscription's initial copy.
 pub fn finish_inserts(table: Table<'_>) {
     held::write_table(table.oid());
-    flush::flush_relation(table.oid());
+    if !table.is_partition() {
+        flush::flush_relation(table.oid());
+    }
 }
 
 /// Writes all that a subtransaction has collected, which is about to commit.
@@ -130,7 +137,7 @@ pub fn before_utility() -> u64 {
 }
 
 /// COPY calls `finish_bulk_insert` only when it inserts in batches; the pending groups of a
-/// row-by-row COPY are written here, when it ends.
+/// row-by-row COPY, and those of partitions, are written here, when it ends.
 pub fn after_utility(is_copy: bool, before: u64) {
     expected::utility_ends();
     if is_copy {

@@ -261,10 +261,10 @@ fn is_too_wide<'v>(
         if a.len > 0 {
             bytes = bytes.next_multiple_of(usize::from(a.align)) + a.len as usize;
         } else if a.len == -1 {
-            // With a header of four bytes.
+            // With a header of four bytes; in the tuple a short one has one.
             let size = value(i).detoasted_size();
             bytes = match a.is_toastable {
-                true if size > LONGEST_INLINE_BYTES => bytes + POINTER_BYTES,
+                true if size - 3 > LONGEST_INLINE_BYTES => bytes + POINTER_BYTES,
                 true => bytes + size - 3,
                 false => bytes.next_multiple_of(usize::from(a.align)) + size,
             };

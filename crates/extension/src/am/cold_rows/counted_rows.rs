@@ -65,11 +65,6 @@ impl CountedRows {
         }
     }
 
-    /// Locks that are held.
-    pub fn in_all(&self) -> u32 {
-        self.in_all
-    }
-
     pub fn holds_locks(&self) -> bool {
         self.in_all > 0
     }

@@ -170,10 +170,14 @@ fn lock_cold(
         return Ok(());
     }
     let target = LocatedRow::new(table, row);
-    let held = hold_with_updater(&target, request)?;
+    let mut held = hold_with_updater(&target, request)?;
     let report = match updated_to(&held, request) {
         // As on heap: the old version may be locked if the new ones can be locked along with it.
-        Some(to) => lock_new_version(table, to, slot, request),
+        // That may wait. The old one needs no lock of its own: its committed mark stays.
+        Some(to) => {
+            held.unlock();
+            lock_new_version(table, to, slot, request)
+        }
         None => held.standing.report(row.tid(), command).map(|_| ()),
     };
     if let Err(refusal) = report {

@@ -7,7 +7,7 @@
 use std::cell::{Cell, RefCell};
 
 use howdah_bridge::Oid;
-use howdah_bridge::cold_lock::{self, Locks, Queue, RowLock, Wait, locker};
+use howdah_bridge::cold_lock::{self, Locks, Queue, RowLock, Wait, lock_table, locker};
 use howdah_bridge::process::applies_changes;
 use howdah_bridge::row_request::{ChangeRequest, Purpose, Refusal, RowFailure, RowResult};
 use howdah_bridge::table::Table;
@@ -31,8 +31,8 @@ const LOCKS_PER_GROUP: u32 = 1_024;
 const NAP_MICROSECONDS: i64 = 100;
 /// Row locks that a transaction holds before whole groups are requested at once, with waiting.
 const ROWS_IN_ALL: u32 = 4_096;
-/// The same where locks of cold rows fill half of the server's lock table; and after how many more
-/// it is asked again whether they do.
+/// The same where half of the server's lock table is full; and after how many more it is asked
+/// again whether it is.
 const ROWS_IF_CROWDED: u32 = 64;
 
 thread_local! {
@@ -62,7 +62,7 @@ pub fn subtransaction_commits(child: SubTransactionId, parent: SubTransactionId)
 
 /// What a subtransaction has locked is not locked any more.
 pub fn subtransaction_aborts(subtransaction: SubTransactionId) {
-    change_locked(|rows| rows.subtransaction_aborts(subtransaction));
+    LOCKED_ROWS.with_borrow_mut(|rows| rows.subtransaction_aborts(subtransaction));
     forget_locks();
 }
 
@@ -87,27 +87,14 @@ pub fn give_back_groups() {
 /// Discards everything: the transaction is over.
 pub fn reset() {
     forget_locks();
-    if holds_locks() {
-        change_locked(|rows| rows.clear(locked_groups::MOST_GROUPS));
-    } else {
-        LOCKED_ROWS.with_borrow_mut(|rows| rows.clear(locked_groups::MOST_GROUPS));
-    }
+    LOCKED_ROWS.with_borrow_mut(|rows| rows.clear(locked_groups::MOST_GROUPS));
     IS_CROWDED.set(false);
-}
-
-/// Changes the rows that are locked, and tells other backends how many there are.
-fn change_locked(change: impl FnOnce(&mut CountedRows)) {
-    let held = LOCKED_ROWS.with_borrow_mut(|rows| {
-        change(rows);
-        rows.in_all()
-    });
-    locker::note_held(held);
 }
 
 /// Whether a transaction that holds so many row locks must do with fewer.
 fn holds_too_many(in_all: u32) -> bool {
     if in_all > ROWS_IF_CROWDED && in_all % ROWS_IF_CROWDED == 1 {
-        IS_CROWDED.set(locker::is_lock_table_half_full());
+        IS_CROWDED.set(lock_table::is_half_full());
     }
     in_all > ROWS_IN_ALL || in_all > ROWS_IF_CROWDED && IS_CROWDED.get()
 }
@@ -145,10 +132,14 @@ impl HeldRow<'_, '_> {
     }
 
     /// Releases the lock if it was taken for this request.
-    pub fn let_go(self) {
-        if let Some(locked) = self.locked {
+    pub fn unlock(&mut self) {
+        if let Some(locked) = self.locked.take() {
             locked.give_back();
         }
+    }
+
+    pub fn let_go(mut self) {
+        self.unlock();
     }
 }
 
@@ -255,7 +246,7 @@ pub(super) fn hold_for_change<'t, 'a>(
         });
     }
     if let Some(locked) = &held.locked {
-        locked.keep();
+        locked.keep_for_change();
     }
     Ok(There {
         target,
@@ -320,7 +311,7 @@ fn take(target: &LocatedRow<'_>, request: Request) -> Result<Option<Locked>, Obs
     }
     let is_new = locks.try_row(row, lock).ok_or(Obstacle::Row)?;
     if is_new {
-        change_locked(|rows| rows.add(place, current_subtransaction()));
+        LOCKED_ROWS.with_borrow_mut(|rows| rows.add(place, current_subtransaction()));
     }
     Ok(is_new.then_some(Locked {
         place,
@@ -331,7 +322,7 @@ fn take(target: &LocatedRow<'_>, request: Request) -> Result<Option<Locked>, Obs
 }
 
 /// A row lock that was newly taken. Other transactions wait for it once it is kept. Dropping it
-/// keeps it.
+/// keeps it to the end of the transaction.
 #[must_use]
 pub(super) struct Locked {
     place: Group,
@@ -341,13 +332,13 @@ pub(super) struct Locked {
 }
 
 impl Locked {
-    /// Keeps the lock, for now at least.
-    pub fn keep(&self) {
+    /// Keeps the lock until the row is marked.
+    fn keep_for_change(&self) {
         locker::decided();
     }
 
     pub fn give_back(self) {
-        change_locked(|rows| rows.give_back(self.place));
+        LOCKED_ROWS.with_borrow_mut(|rows| rows.give_back(self.place));
         self.locks.unlock_row(self.row, self.lock);
         std::mem::forget(self);
     }
@@ -355,6 +346,6 @@ impl Locked {
 
 impl Drop for Locked {
     fn drop(&mut self) {
-        self.keep();
+        self.locks.keep_row(self.row, self.lock);
     }
 }
