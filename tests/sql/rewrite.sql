@@ -194,4 +194,28 @@ INSERT INTO t (a, b) VALUES (-1, 'new');
 REFRESH MATERIALIZED VIEW CONCURRENTLY v;
 SELECT count(*) FROM v WHERE a = -1;
 
+-- xmin as the number of a version: a stale one matches no row, whatever froze or rewrote the table meanwhile.
+CREATE TABLE versions (id int PRIMARY KEY, n int) USING howdah;
+CREATE FUNCTION row_version() RETURNS xid LANGUAGE sql AS 'SELECT xmin FROM versions WHERE id = 3';
+SET howdah.load_threshold = 100;
+INSERT INTO versions SELECT i, 0 FROM generate_series(1, 1000) i;
+VACUUM FREEZE versions;
+SELECT row_version() AS version \gset
+UPDATE versions SET n = n + 1 WHERE id = 3;
+VACUUM FULL versions;
+UPDATE versions SET n = -1 WHERE id = 3 AND xmin = :'version';
+SELECT row_version() AS version \gset
+UPDATE versions SET n = n + 1 WHERE id = 3;
+CLUSTER versions USING versions_pkey;
+UPDATE versions SET n = -1 WHERE id = 3 AND xmin = :'version';
+SELECT row_version() AS version \gset
+UPDATE versions SET n = n + 1 WHERE id = 3;
+CALL howdah.compact('versions');
+VACUUM FREEZE versions;
+UPDATE versions SET n = -1 WHERE id = 3 AND xmin = :'version';
+SELECT row_version() AS version \gset
+VACUUM FREEZE versions;
+UPDATE versions SET n = n + 10 WHERE id = 3 AND xmin = :'version';
+TABLE versions ORDER BY n DESC LIMIT 1;
+
 DROP SCHEMA rewriting CASCADE;

@@ -21,6 +21,9 @@ pub struct Origin {
     pub xid: Xid,
     /// Known only for the current transaction.
     pub cid: CommandId,
+    /// What the row shows as its `xmin`. As on heap that is the inserter, even if the row is frozen:
+    /// clients take it for the number of a version.
+    shown: Xid,
 }
 
 impl Origin {
@@ -28,7 +31,14 @@ impl Origin {
     pub const FROZEN: Origin = Origin {
         xid: Xid::FROZEN,
         cid: FIRST_COMMAND,
+        shown: Xid::FROZEN,
     };
+
+    /// That of a row which this transaction's command, or another transaction, has inserted.
+    pub fn of_insert(xid: Xid, cid: CommandId) -> Origin {
+        let shown = xid;
+        Origin { xid, cid, shown }
+    }
 
     /// The origin of a tuple.
     ///
@@ -43,14 +53,14 @@ impl Origin {
             } else {
                 Origin::FROZEN.cid
             };
-            Origin { xid, cid }
+            let shown = Xid::from_raw((*header).t_choice.t_heap.t_xmin);
+            Origin { xid, cid, shown }
         }
     }
 
     /// The origin of a row that the current command inserts.
     pub fn here(cid: CommandId) -> Origin {
-        let xid = Xid::current();
-        Origin { xid, cid }
+        Origin::of_insert(Xid::current(), cid)
     }
 }
 
@@ -194,7 +204,7 @@ unsafe fn set_header_and_bits(
         (*tuple).t_self = tid;
         (*tuple).t_tableOid = table;
         (*header).t_ctid = tid;
-        (*header).t_choice.t_heap.t_xmin = origin.xid.raw();
+        (*header).t_choice.t_heap.t_xmin = origin.shown.raw();
         (*header).t_choice.t_heap.t_xmax = pg_sys::InvalidTransactionId;
         (*header).t_choice.t_heap.t_field3.t_cid = origin.cid;
         (*header).t_infomask |= (xmin | pg_sys::HEAP_XMAX_INVALID) as u16;

@@ -126,10 +126,8 @@ impl SortedTuples<'_> {
         unsafe {
             pg_sys::heap_deform_tuple(tuple, self.desc, values, nulls);
             let fields = (*(*tuple).t_data).t_choice.t_heap;
-            Some(Origin {
-                xid: Xid::from_raw(fields.t_xmin),
-                cid: fields.t_field3.t_cid,
-            })
+            let (xid, cid) = (Xid::from_raw(fields.t_xmin), fields.t_field3.t_cid);
+            Some(Origin::of_insert(xid, cid))
         }
     }
 

@@ -248,7 +248,7 @@ impl<'a> GroupWriter<'a> {
     }
 
     fn push(&mut self, layout: &TableLayout, row: &RowDatums, origin: Origin) {
-        if origin != Origin::FROZEN {
+        if origin.xid != Origin::FROZEN.xid {
             self.recent.push((self.rows.row_count() as u32, origin));
         }
         for (i, attribute) in layout.attributes.iter().enumerate() {

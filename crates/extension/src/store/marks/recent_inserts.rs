@@ -52,7 +52,7 @@ impl RecentInserts {
     fn iter(&self) -> impl Iterator<Item = (Origin, &[u32])> {
         self.0.iter().map(|(&(xid, cid), positions)| {
             let xid = Xid::from_number(xid);
-            (Origin { xid, cid }, positions.as_slice())
+            (Origin::of_insert(xid, cid), positions.as_slice())
         })
     }
 

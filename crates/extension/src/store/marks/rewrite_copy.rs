@@ -132,10 +132,7 @@ impl RewriteCopy<'_> {
                     seq: shown.seq,
                     payload: shown.payload.to_vec(),
                     stamp: shown.tuple.stamp(),
-                    origin: Origin {
-                        xid,
-                        cid: own.unwrap_or(Origin::FROZEN.cid),
-                    },
+                    origin: Origin::of_insert(xid, own.unwrap_or(Origin::FROZEN.cid)),
                     is_current: matches!(status, TupleStatus::Live | TupleStatus::InsertInProgress),
                 });
             }
