@@ -353,6 +353,10 @@ CREATE OPERATOR howdah./ (FUNCTION = howdah.divide, LEFTARG = numeric, RIGHTARG 
 CREATE EXTENSION howdah;
 ROLLBACK TO refused;
 DROP FUNCTION howdah.adopt(text);
+SAVEPOINT granted;
+GRANT CREATE ON SCHEMA howdah TO howdah_squatter;
+CREATE EXTENSION howdah;
+ROLLBACK TO granted;
 -- An empty one of the installer's will do; a role of the extension's name is worth a warning.
 CREATE ROLE howdah;
 CREATE EXTENSION howdah;

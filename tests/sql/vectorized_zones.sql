@@ -56,6 +56,9 @@ CALL howdah.compact('z');
 SELECT name, substr(answer(text, name, true), 1, 70) <> answer(text, name, false) AS differs,
     answer(text, name, true) LIKE 'engine%' AS engine, right(answer(text, name, true), 32) = right(answer(text, name, false), 32) AS equal
 FROM query, (VALUES ('Europe/Berlin'), ('Asia/Kathmandu')) v (name) WHERE id = 1 ORDER BY name;
+-- So are all where summer time lasts all year.
+SELECT DISTINCT name, answer(text, name, true) LIKE 'engine%' AS engine, right(answer(text, name, true), 32) = right(answer(text, name, false), 32) AS equal
+FROM query, (VALUES ('EST5EDT,0/0,J365/25'), ('<-03>3<-02>,0/0,J365/25'), ('XXX3EDT4,0/0,J365/23')) v (name) ORDER BY name;
 -- A prepared statement is computed in the zone of its execution.
 PREPARE days AS SELECT t::date AS day, count(*) FROM z WHERE id < 4 AND k = 1 AND t > '2020-03-20Z' AND t < '2020-04-01Z' GROUP BY 1 ORDER BY 1;
 SET plan_cache_mode = force_generic_plan;

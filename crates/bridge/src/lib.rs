@@ -30,6 +30,7 @@
 //!             ──> io_cost            I/O counted and limited, as in VACUUM
 //!             ──> shared_memory      areas that all processes share
 //!             ──> malloc             freed memory kept for the next row group
+//!             ──> spare_memory       set aside, so that a refused allocation ends a statement only
 //!             ──> memory             small allocations
 //!             ──> row_memory         a memory scope for the values of one row
 //!             ──> partitions         the tree of a partitioned table
@@ -136,6 +137,7 @@ pub mod shown_tuple;
 pub mod slot;
 pub mod slot_batch;
 pub mod snapshot;
+pub mod spare_memory;
 mod statement_settings;
 pub mod store;
 pub mod table;

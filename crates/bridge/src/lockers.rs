@@ -56,7 +56,7 @@ impl Lockers {
             if began.elapsed() > patience {
                 return false;
             }
-            pgrx::check_for_interrupts!();
+            crate::check_for_interrupts!();
             process::sleep(LOOK_AGAIN);
         }
     }

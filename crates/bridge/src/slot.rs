@@ -21,8 +21,8 @@ pub struct Origin {
     pub xid: Xid,
     /// Known only for the current transaction.
     pub cid: CommandId,
-    /// What the row shows as its `xmin`. As on heap that is the inserter, even if the row is frozen:
-    /// clients take it for the number of a version.
+    /// What the row shows as its `xmin`. As on heap that is the inserter, even if the row is
+    /// frozen: clients take it for the number of a version.
     shown: Xid,
 }
 

@@ -52,6 +52,20 @@ pub fn session_changes(end: i64) -> ZoneChanges {
                 pg_sys::session_timezone,
             )
         };
+        if found >= 0
+            && let Some(&(change, offset)) = changes.last()
+            && offset != before
+        {
+            // Summer time ends and begins in the same second, as under a rule that lets it last all
+            // year. The server tells the first of the two changes, and then skips the other one:
+            // what local times next to it mean to the server is not told by a table of changes.
+            changes.pop();
+            return ZoneChanges {
+                first_offset: first_offset.unwrap_or(before),
+                changes,
+                end: Some(change - SECONDS_PER_DAY),
+            };
+        }
         let first_offset = *first_offset.get_or_insert(before);
         let next = boundary - EPOCH_SECONDS;
         let known_until = match found {

@@ -41,10 +41,13 @@ mod written_databases;
 use howdah_bridge::cold_lock::{MAINTAINERS, locker};
 use howdah_bridge::shared_memory::{self, AnyArea};
 use howdah_bridge::store::verified_notes::VERIFIED_NOTES;
-use howdah_bridge::{object_access, process};
+use howdah_bridge::{object_access, process, spare_memory};
 use pgrx::pg_guard;
 
 pgrx::pg_module_magic!();
+
+#[global_allocator]
+static ALLOCATOR: spare_memory::Allocator = spare_memory::Allocator;
 
 /// What processes share.
 static SHARED_AREAS: &[&dyn AnyArea] = &[

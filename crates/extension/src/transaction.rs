@@ -11,12 +11,12 @@
 
 use howdah_bridge::cold_lock::locker;
 use howdah_bridge::executor::{self, StatementHooks};
-use howdah_bridge::lock_span;
 use howdah_bridge::process::applies_changes;
 use howdah_bridge::transactions::{
     SubtransactionEvent, TransactionEvent, at_subtransaction_ends, at_transaction_ends,
 };
 use howdah_bridge::xid::{CommandId, SubTransactionId, is_in_parallel_mode};
+use howdah_bridge::{lock_span, spare_memory};
 
 use crate::am::{cold_rows, fetch, held_store, last_row};
 use crate::store::visibility::{constraint_checks, moved_changes};
@@ -59,6 +59,7 @@ fn at_transaction_event(event: TransactionEvent) {
             directory_version::transaction_ends();
             locker::transaction_ends();
             fetch::reset();
+            spare_memory::give_back();
             slot_writer::reset(event == TransactionEvent::Abort);
         }
         TransactionEvent::Other => {}

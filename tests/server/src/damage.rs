@@ -109,7 +109,8 @@ pub fn word(bytes: &[u8], at: usize) -> u32 {
     u32::from_le_bytes([bytes[at], bytes[at + 1], bytes[at + 2], bytes[at + 3]])
 }
 
-/// All tuples of a file. The line pointers and tuple headers are those of `storage/itemid.h` and `htup_details.h`.
+/// All tuples of a file. The line pointers and tuple headers are those of `storage/itemid.h` and
+/// `htup_details.h`.
 fn stored_tuples(image: &[u8]) -> Vec<StoredTuple> {
     const NORMAL: u32 = 1;
     let mut tuples = Vec::new();

@@ -522,7 +522,12 @@ fn a_prepared_transaction_keeps_no_row_from_the_worker_but_its_own() -> anyhow::
     let prepared = [("max_prepared_transactions", "4")];
     let settings = [&SETTINGS[..], &prepared].concat();
     let publisher = Primary::start("two-phase-publisher", &settings)?;
-    let subscriber = Primary::start("two-phase-subscriber", &settings[1..])?;
+    let small = [
+        ("max_locks_per_transaction", "10"),
+        ("max_connections", "20"),
+    ];
+    let few_locks = [&settings[1..], &small].concat();
+    let subscriber = Primary::start("two-phase-subscriber", &few_locks)?;
     let mut from = publisher.session()?;
     let mut to = subscriber.session()?;
     from.batch_execute(
@@ -555,6 +560,13 @@ fn a_prepared_transaction_keeps_no_row_from_the_worker_but_its_own() -> anyhow::
     wait_until(&mut to, "SELECT count(*) = 1 FROM pg_prepared_xacts")?;
     from.batch_execute("UPDATE t SET v = 2 WHERE id = 2000")?;
     wait_until(&mut to, "SELECT v = 2 FROM t WHERE id = 2000")?;
+    // Many rows, which the worker cannot lock as a group: not all at a time either.
+    let mut local = subscriber.session()?;
+    local.batch_execute("BEGIN; SELECT id FROM t WHERE id = 1201 FOR UPDATE")?;
+    from.batch_execute("UPDATE t SET v = 3 WHERE id > 1201")?;
+    wait_until(&mut to, "SELECT count(*) = 1799 FROM t WHERE v = 3")?;
+    local.batch_execute("ROLLBACK")?;
+    drop(local);
     // A row that it has changed is still locked, here and after a crash.
     for _ in 0..2 {
         for row in [5, 800] {

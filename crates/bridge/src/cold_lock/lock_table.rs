@@ -41,8 +41,8 @@ fn table() -> *mut pg_sys::HTAB {
             planned_entries(),
             pg_sys::HASH_ELEM | pg_sys::HASH_BLOBS | pg_sys::HASH_PARTITION,
         );
-        // SAFETY: as `LockManagerShmemInit` calls it. The table exists since the server has started,
-        // so that this attaches to it. The handle is allocated for the process's life.
+        // SAFETY: as `LockManagerShmemInit` calls it. The table exists since the server has
+        // started, so that this attaches to it. The handle is allocated for the process's life.
         let table = unsafe {
             let mut shape: pg_sys::HASHCTL = std::mem::zeroed();
             shape.keysize = size_of::<pg_sys::LOCKTAG>();

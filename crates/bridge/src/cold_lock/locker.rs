@@ -28,11 +28,12 @@
 //! The rows that the transaction itself has locked, outside of any subtransaction, are published as
 //! well (`top`): as two bits under a hash of the row and the lock, set before `tentative` says that
 //! the lock is kept, and cleared when the transaction ends. (Not those that it changes: their marks
-//! replace the locks before a subtransaction can begin.) A backend that waits for such a lock waits for the whole
-//! transaction, whatever subtransaction is running by then. Where both bits were set for other
-//! rows, it waits for longer than it should, which may even be a deadlock; with 1,000 rows locked
-//! that happens to three locks in a thousand. A backend that hands locks on to a new version needs
-//! the exact id: it gets the id of the subtransaction only if the lock can belong to no other one.
+//! replace the locks before a subtransaction can begin.) A backend that waits for such a lock waits
+//! for the whole transaction, whatever subtransaction is running by then. Where both bits were set
+//! for other rows, it waits for longer than it should, which may even be a deadlock; with 1,000
+//! rows locked that happens to three locks in a thousand. A backend that hands locks on to a new
+//! version needs the exact id: it gets the id of the subtransaction only if the lock can belong to
+//! no other one.
 
 use std::cell::{Cell, RefCell};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};

@@ -86,7 +86,7 @@ pub(crate) fn nap(kind: pg_sys::LockTagType::Type) {
         pg_sys::WaitLatch(pg_sys::MyLatch, events as i32, NAP_MS, LOCK_WAITS | kind);
         pg_sys::ResetLatch(pg_sys::MyLatch);
     }
-    pgrx::check_for_interrupts!();
+    crate::check_for_interrupts!();
 }
 
 /// Takes a lock on a group and waits for maintenance in any case. Returns `false` if a user's

@@ -219,7 +219,7 @@ impl Build<'_> {
         let oper = pg_sys::XLTW_Oper::XLTW_InsertIndexUnique;
         // SAFETY: the table is open, and the TID a variable of ours.
         unsafe { pg_sys::XactLockTableWait(xid.raw(), self.table.raw(), &mut tid, oper) };
-        pgrx::check_for_interrupts!();
+        crate::check_for_interrupts!();
     }
 
     fn report(&self, parameter: u32, value: u32) {
@@ -237,7 +237,7 @@ impl Build<'_> {
         let mut row_count = 0.0;
         self.report(pg_sys::PROGRESS_SCAN_BLOCKS_TOTAL, blocks_to_scan(scan));
         while scan.next(slot) {
-            pgrx::check_for_interrupts!();
+            crate::check_for_interrupts!();
             let done = blocks_done(scan);
             if done != reported {
                 self.report(pg_sys::PROGRESS_SCAN_BLOCKS_DONE, done);

@@ -176,7 +176,7 @@ impl Validation<'_> {
         let mut seen_on_page = [false; 1 << 9];
         report(pg_sys::PROGRESS_SCAN_BLOCKS_TOTAL, scan.block_count());
         while scan.next(slot) {
-            pgrx::check_for_interrupts!();
+            crate::check_for_interrupts!();
             self.count_row();
             let block = scan.block();
             if roots.enter_page(&scan) {

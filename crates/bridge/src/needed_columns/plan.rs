@@ -162,7 +162,8 @@ impl Scans {
             match (*node).type_ {
                 pg_sys::NodeTag::T_IndexScanState
                 | pg_sys::NodeTag::T_IndexOnlyScanState
-                | pg_sys::NodeTag::T_BitmapHeapScanState => self.note_scan(node.cast(), outputs),
+                | pg_sys::NodeTag::T_BitmapHeapScanState
+                | pg_sys::NodeTag::T_SampleScanState => self.note_scan(node.cast(), outputs),
                 pg_sys::NodeTag::T_AppendState => {
                     let append = node.cast::<pg_sys::AppendState>();
                     for i in 0..(*append).as_nplans as usize {

@@ -121,7 +121,7 @@ pub fn forbid_key_share(table: Table<'_>) {
     // is changed is a private copy until GenericXLogFinish.
     unsafe {
         for block in 0..blocks {
-            pgrx::check_for_interrupts!();
+            crate::check_for_interrupts!();
             let buffer = pg_sys::ReadBuffer(table, block);
             pg_sys::LockBuffer(buffer, pg_sys::BUFFER_LOCK_EXCLUSIVE as i32);
             let page = pg_sys::BufferGetPage(buffer);

@@ -1,8 +1,8 @@
 //! Relations whose rows another extension supplies.
 //!
 //! Its hook may have put paths of its own into a table's list, such as one that appends rows which
-//! lie elsewhere, compressed, to those of the table. Whoever reads the table alone then, reads too
-//! little. PostgreSQL itself gives a table only scans by sequence, index, bitmap or TID.
+//! lie elsewhere, compressed, to those of the table. Reading the table alone gives too few rows
+//! then. PostgreSQL itself gives a table only scans by sequence, index, bitmap or TID.
 
 use pgrx::{PgList, pg_sys};
 

@@ -141,7 +141,7 @@ impl<'a> Copy<'a> {
             self.first_block = tid.block();
         }
         self.seq += 1;
-        pgrx::check_for_interrupts!();
+        crate::check_for_interrupts!();
     }
 
     fn end(self) -> WrittenValue {

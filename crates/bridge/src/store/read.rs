@@ -218,7 +218,7 @@ impl ColdStore<'_> {
             name(keyed.seq);
             count += 1;
             if count.is_multiple_of(BATCH_TUPLES) {
-                pgrx::check_for_interrupts!();
+                crate::check_for_interrupts!();
             }
         }
     }
@@ -244,7 +244,7 @@ impl ColdStore<'_> {
             batch.clear();
             batch.extend(std::iter::from_fn(|| scan.next()).take(BATCH_TUPLES));
             more = batch.len() == BATCH_TUPLES;
-            pgrx::check_for_interrupts!();
+            crate::check_for_interrupts!();
             batch.sort_by_key(|keyed| (crate::tid::block_of(&keyed.tid), keyed.tid.ip_posid));
             for on_page in
                 batch.chunk_by(|a, b| crate::tid::block_of(&a.tid) == crate::tid::block_of(&b.tid))
@@ -271,9 +271,9 @@ impl ColdStore<'_> {
     /// tuple of another key: what is stored there is not taken for what never was. No page is
     /// locked.
     ///
-    /// The leaf of the entry is pinned, so VACUUM has not freed the pointer. But on a standby replay
-    /// may have, if the entry was deleted by itself before, and may have put another tuple there
-    /// since. So the index is asked once more.
+    /// The leaf of the entry is pinned, so VACUUM has not freed the pointer. But on a standby
+    /// replay may have, if the entry was deleted by itself before, and may have put another tuple
+    /// there since. So the index is asked once more.
     fn refuse_replaced(&self, met: &Keyed) {
         let mut scan = KeyScan::begin(self, met.id, met.seq..=met.seq, false);
         let place = |tid: &pg_sys::ItemPointerData| (crate::tid::block_of(tid), tid.ip_posid);

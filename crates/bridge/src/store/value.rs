@@ -280,7 +280,7 @@ impl ValueReader<'_> {
             lender.add((self.id, seq), pieces.get(seq)?, skip..skip + take);
             at += take as u64;
         }
-        pgrx::check_for_interrupts!();
+        crate::check_for_interrupts!();
         let (pages, run) = lender.lend(self.store.id().toast);
         loans.add(pages);
         Ok(Some(run))
@@ -303,10 +303,10 @@ impl ValueReader<'_> {
             }
             at += take as u64;
             if seq % 64 == 0 {
-                pgrx::check_for_interrupts!();
+                crate::check_for_interrupts!();
             }
         }
-        pgrx::check_for_interrupts!();
+        crate::check_for_interrupts!();
         Ok(())
     }
 

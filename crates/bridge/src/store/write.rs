@@ -131,7 +131,7 @@ impl ColdStore<'_> {
                 }
             }
             first_block.get_or_insert(tid.block());
-            pgrx::check_for_interrupts!();
+            crate::check_for_interrupts!();
         };
         for part in parts {
             let mut rest = *part;
@@ -250,7 +250,7 @@ impl ColdStore<'_> {
         );
         for tid in tids {
             self.delete(tid);
-            pgrx::check_for_interrupts!();
+            crate::check_for_interrupts!();
         }
     }
 }

@@ -190,7 +190,7 @@ impl ForeignRun {
             found.map(|(_, compiled)| compiled.clone())
         })?;
         let state = compiled.states.get(place)?;
-        pgrx::check_for_interrupts!();
+        crate::check_for_interrupts!();
         let mut results = [(Datum::from(0), true); CHUNK_ROWS];
         let done = compiled.chunk(state, arguments, row_count, &mut results);
         for (value, is_null) in &results[..done] {

@@ -60,6 +60,7 @@ use std::sync::OnceLock;
 use pgrx::pg_sys;
 
 use crate::malloc;
+use crate::spare_memory;
 
 pub use crate::expr;
 pub use crate::expr::Node;
@@ -225,6 +226,7 @@ pub fn statement_ends() -> bool {
         (is_set(&raw const pg_sys::QueryCancelPending)
             && is_zero(&raw const pg_sys::QueryCancelHoldoffCount)
             || is_set(&raw const pg_sys::ProcDiePending)
+            || spare_memory::was_needed()
             || is_set(&raw const pg_sys::TransactionTimeoutPending))
             && is_zero(&raw const pg_sys::InterruptHoldoffCount)
             && is_zero(&raw const pg_sys::CritSectionCount)

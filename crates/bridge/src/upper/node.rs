@@ -393,7 +393,7 @@ unsafe fn begun_child(node: *mut pg_sys::CustomScanState) -> *mut pg_sys::PlanSt
 unsafe extern "C-unwind" fn refill(state: *mut Inner) -> bool {
     // SAFETY: the node was started.
     let state = unsafe { &mut *state };
-    pgrx::check_for_interrupts!();
+    crate::check_for_interrupts!();
     state.at = 0;
     state.batch.row_count = 0;
     if let Some(rows) = &mut state.rows {

@@ -52,7 +52,8 @@ pub use tally::Tally;
 /// Runs the chosen steps; exit code 0 only when nothing failed.
 ///
 /// # Errors
-/// When a release is asked for and cannot be built; an error within a step counts as a failure of that step.
+/// When a release is asked for and cannot be built; an error within a step counts as a failure of
+/// that step.
 pub fn run(paths: &Paths, options: &Options) -> anyhow::Result<ExitCode> {
     let started = Instant::now();
     scratch::sweep(paths);

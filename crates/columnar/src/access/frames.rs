@@ -85,9 +85,10 @@ impl Frames {
             "a frame lies outside of its node",
         )?;
         let mut lengths = Vec::new();
-        for row in first_row..last_row {
-            lengths.push(position(required(&self.lengths, row, reading)?)?);
-        }
+        self.lengths
+            .append_required(first_row..last_row, reading, &mut lengths)?;
+        let lengths = lengths.into_iter().map(position);
+        let lengths = lengths.collect::<Result<Vec<_>, _>>()?;
         let (mut bytes, mut ends) = match std::mem::take(&mut reading.slots[self.slot].kept) {
             Kept::Frame { bytes, ends, .. } => (bytes, ends),
             _ => (Vec::new(), Vec::new()),

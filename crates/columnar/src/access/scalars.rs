@@ -251,6 +251,25 @@ impl Scalars {
                     *value = value.wrapping_add(*reference) & native.mask();
                 }
             }
+            Self::Constant(Some(value)) => {
+                out.extend(std::iter::repeat_n(*value, rows.len()));
+            }
+            Self::Runs { runs, values } => {
+                let mut next = rows.start;
+                let mut run = match rows.is_empty() {
+                    true => 0,
+                    false => runs.find(next, reading)?,
+                };
+                while next < rows.end {
+                    let end = runs.end_of(run, reading)?.min(rows.end);
+                    if end <= next {
+                        return Err(outside("a run").into());
+                    }
+                    let value = required(values, run, reading)?;
+                    out.extend(std::iter::repeat_n(value, (end - next) as usize));
+                    (next, run) = (end, run + 1);
+                }
+            }
             Self::Packed(packed) if packed.validity.is_none() => {
                 let mut next = rows.start;
                 while next < rows.end {

@@ -8,7 +8,7 @@ use std::sync::OnceLock;
 
 use super::packed::BLOCK;
 use super::reading::{Reading, outside};
-use super::scalars::{Scalars, required};
+use super::scalars::{Scalars, position, required};
 use crate::source::ByteSource;
 
 /// Rows that are exceptions, ascending.
@@ -92,6 +92,19 @@ impl Runs {
         // A run ends before its end.
         let past = (u64::from(row) + 1).saturating_add(self.offset);
         self.ends.lower_bound(past, reading)
+    }
+
+    /// The first row after a run.
+    pub(super) fn end_of<S: ByteSource + ?Sized>(
+        &self,
+        run: u32,
+        reading: &mut Reading<'_, S>,
+    ) -> Result<u32, S::Error> {
+        if run >= self.ends.len {
+            return Err(outside("a run").into());
+        }
+        let end = required(&self.ends.values, run, reading)?;
+        Ok(position(end.saturating_sub(self.offset))?)
     }
 
     pub(super) fn ranges(&self, out: &mut Vec<Range<u64>>) {

@@ -17,7 +17,9 @@
 //! cold rows keeps one page.
 //!
 //! Cold rows are drawn at random from every group, or, where that would read more than
-//! [`READ_LIMIT_BYTES`], from groups drawn at random from equal parts of the table.
+//! [`READ_LIMIT_BYTES`], from groups drawn at random from equal parts of the table. analyze.c keeps
+//! the rows of the sample, of heap with pointers to long values, of the cold side with the values
+//! themselves: so fewer are drawn where they would take more than [`SAMPLE_LIMIT_BYTES`].
 
 use std::collections::BTreeSet;
 
@@ -35,14 +37,22 @@ use howdah_bridge::tid::RowNumber;
 use super::scan::{Scan, TwoSides};
 use crate::errors::or_raise;
 use crate::slot_writer::SlotWriter;
+use crate::store::decoded_size::DecodedSize;
 use crate::store::directory::GroupEntry;
 use crate::store::marks;
 use crate::store::row_set::RowSet;
 use crate::store::view::{ColdGroup, GroupRows, Wanted};
 use crate::store::visibility::group_status;
+use crate::types::TableLayout;
 
 /// Approximate limit on the encoded bytes of cold rows that one ANALYZE reads.
 const READ_LIMIT_BYTES: u64 = 512 << 20;
+/// Approximate limit on the bytes of cold rows in the sample.
+const SAMPLE_LIMIT_BYTES: u64 = 256 << 20;
+/// The fewest rows that are drawn, however long they are.
+const FEWEST_ROWS: f64 = 16.0;
+/// Groups by which the length of a row is estimated.
+const ESTIMATED_GROUPS: usize = 16;
 /// The fewest groups that are sampled, however large they are.
 const FEWEST_GROUPS: usize = 64;
 
@@ -97,7 +107,7 @@ impl AnalyzeScans for TwoSides {
             let wanted = sample_rows_wanted(table);
             let drawn = HotSample::draw(&mut hot, *blocks, wanted, counts, slot);
             let groups = std::mem::take(groups);
-            *phase = Phase::Feeding(prepare(drawn, &groups, wanted, counts));
+            *phase = Phase::Feeding(prepare(table, drawn, &groups, wanted, counts));
         }
         let Phase::Feeding(feed) = phase else {
             return false;
@@ -146,6 +156,7 @@ fn sample_rows_wanted(table: Table<'_>) -> usize {
 
 /// Cuts both parts of the sample to proportion and counts the live rows of both.
 fn prepare(
+    table: Table<'_>,
     hot: HotSample,
     groups: &[LiveGroup],
     wanted: usize,
@@ -158,6 +169,8 @@ fn prepare(
     if hot_rows > 0.0 {
         share = share.min(hot.row_count() as f64 / hot_rows);
     }
+    let most_rows = SAMPLE_LIMIT_BYTES as f64 / row_bytes(table, groups).max(1.0);
+    share = share.min(most_rows.max(FEWEST_ROWS) / cold_rows.max(1) as f64);
     let hot_share = (hot_rows * share).round() as usize;
     let chosen = choose_groups(groups);
     let readable: u64 = chosen.iter().map(LiveGroup::live_rows).sum();
@@ -170,6 +183,26 @@ fn prepare(
         hot: hot.into_rows(hot_share),
         cold: ColdFeed::new(chosen, cold_share),
     }
+}
+
+/// Bytes of a decoded row, on the average of some groups.
+fn row_bytes(table: Table<'_>, groups: &[LiveGroup]) -> f64 {
+    let Some(store) = ColdStore::open(table, LockMode::AccessShare) else {
+        return 0.0;
+    };
+    let layout = TableLayout::of(table.descriptor());
+    let forms = (&layout, table.descriptor());
+    let (mut bytes, mut rows) = (0, 0);
+    let stride = groups.len().div_ceil(ESTIMATED_GROUPS).max(1);
+    for LiveGroup { entry, .. } in groups.iter().step_by(stride) {
+        let size = or_raise(
+            table.oid(),
+            DecodedSize::of(&store, entry, entry.row_count, forms),
+        );
+        bytes += size.all();
+        rows += u64::from(entry.row_count);
+    }
+    bytes as f64 / rows.max(1) as f64
 }
 
 /// All groups; or, if that would be too much to read, one group from each of equal parts of the

@@ -101,7 +101,7 @@ impl BuildIndex for ColdRows {
         let (mut row_count, mut rows_read) = (0.0, 0);
         if let Some((cursor, verdicts)) = work {
             while let Some(row) = cursor.next(table) {
-                pgrx::check_for_interrupts!();
+                howdah_bridge::check_for_interrupts!();
                 let verdict = verdicts[cursor.group_index()].of(row);
                 let Some(verdict) = verdict else { continue };
                 rows_read += 1;

@@ -3,8 +3,13 @@
 //! The sampling method sees one table of `hot blocks + cold blocks`, where a cold block holds up to
 //! 256 rows. Hot blocks are read by heap's own callback; a sampling routine that returns only the
 //! block chosen here makes it read that block.
+//!
+//! Rows of a group are read one by one, the columns that the plan reads, until so many of them are
+//! in the sample that all are decoded.
 
-use howdah_bridge::slot::Slot;
+use std::rc::Rc;
+
+use howdah_bridge::slot::{Origin, Slot};
 use howdah_bridge::store::ColdStore;
 use howdah_bridge::table::{LockMode, Table};
 use howdah_bridge::table_am::scans::{ChosenBlock, SampleMethod, SampleScans};
@@ -13,8 +18,11 @@ use howdah_bridge::tid::{BlockNumber, ROWS_PER_COLD_BLOCK, RowNumber};
 use super::scan::{self, Scan, TwoSides};
 use crate::errors::or_raise;
 use crate::slot_writer::SlotWriter;
+use crate::store::group_access::GroupAccess;
+use crate::store::group_bytes::LazyStore;
+use crate::store::group_cache;
 use crate::store::row_set::RowSet;
-use crate::store::view::{ColdView, GroupRows, Wanted};
+use crate::store::view::{ColdGroup, ColdView, GroupRows, Wanted};
 
 /// The state of a sample scan between rows.
 #[derive(Default)]
@@ -33,11 +41,33 @@ struct Plan<'a> {
     writer: SlotWriter,
 }
 
+/// Of so many rows of a group one is read by itself, before the group is decoded.
+const ROWS_PER_SINGLE: u32 = 32;
+
 /// The rows of one group of the view.
 struct LoadedGroup {
     group: usize,
-    rows: GroupRows,
+    first_row: RowNumber,
+    row_count: u32,
+    origin: Origin,
+    values: Values,
+    read_rows: u32,
     hidden: Option<RowSet>,
+}
+
+enum Values {
+    Decoded(GroupRows),
+    Single(Rc<GroupAccess>),
+}
+
+impl LoadedGroup {
+    /// Whether its next row is read from what is loaded.
+    fn has_next(&self) -> bool {
+        match self.values {
+            Values::Decoded(_) => true,
+            Values::Single(_) => self.read_rows <= self.row_count / ROWS_PER_SINGLE,
+        }
+    }
 }
 
 #[derive(Clone, Copy)]
@@ -120,23 +150,38 @@ impl<'a> Plan<'a> {
         Some(block)
     }
 
-    /// Loads the group of the current cold block; `false` if there is none.
-    fn load(&mut self, table: Table<'_>, group: usize) -> bool {
-        if self
-            .loaded
-            .as_ref()
-            .is_some_and(|loaded| loaded.group == group)
-        {
-            return true;
+    /// Loads the group of the current cold block for one more row; `false` if there is none.
+    fn load(&mut self, table: Table<'_>, group: usize, wanted: &Wanted) -> bool {
+        let loaded = self.loaded.as_mut().filter(|loaded| loaded.group == group);
+        let is_known = loaded.is_some();
+        if let Some(loaded) = loaded {
+            loaded.read_rows += 1;
+            if loaded.has_next() {
+                return true;
+            }
         }
         let Some(store) = ColdStore::open(table, LockMode::AccessShare) else {
             return false;
         };
-        let cold = &self.view.groups[group];
+        let (oid, cold) = (table.oid(), &self.view.groups[group]);
+        let values = match cold {
+            ColdGroup::Stored(entry) if !is_known => {
+                Values::Single(or_raise(oid, group_cache::cached(&store, *entry)))
+            }
+            _ => Values::Decoded(or_raise(oid, GroupRows::load(&store, cold, wanted))),
+        };
+        if is_known && let Some(loaded) = &mut self.loaded {
+            loaded.values = values;
+            return true;
+        }
         self.loaded = Some(LoadedGroup {
             group,
-            rows: or_raise(table.oid(), GroupRows::load(&store, cold, &Wanted::All)),
-            hidden: or_raise(table.oid(), self.view.hidden(&store, cold)),
+            first_row: cold.first_row(),
+            row_count: cold.row_count(),
+            origin: cold.entry().origin,
+            values,
+            read_rows: 1,
+            hidden: or_raise(oid, self.view.hidden(&store, cold)),
         });
         true
     }
@@ -176,11 +221,12 @@ impl SampleScans for TwoSides {
             }
             return false;
         };
-        pgrx::check_for_interrupts!();
-        if !plan.load(table, block.group) {
+        howdah_bridge::check_for_interrupts!();
+        let wanted = Wanted::in_slot(slot);
+        if !plan.load(table, block.group, &wanted) {
             return false;
         }
-        let Some(LoadedGroup { rows, hidden, .. }) = &plan.loaded else {
+        let Some(loaded) = &plan.loaded else {
             return false;
         };
         let position = loop {
@@ -189,16 +235,28 @@ impl SampleScans for TwoSides {
                 return false;
             };
             let position = block.first_position + u32::from(offset) - 1;
-            if !hidden.as_ref().is_some_and(|h| h.contains(position)) {
+            if !(loaded.hidden.as_ref()).is_some_and(|hidden| hidden.contains(position)) {
                 break position;
             }
         };
-        let tid = RowNumber(rows.first_row.0 + u64::from(position)).tid();
-        let (oid, origin) = (table.oid(), rows.origin);
-        plan.writer
-            .write(slot, tid, oid, origin, |layout, desc, datums| {
-                rows.fill(position, layout, desc, &Wanted::All, datums);
-            });
+        let tid = RowNumber(loaded.first_row.0 + u64::from(position)).tid();
+        let (oid, origin) = (table.oid(), loaded.origin);
+        plan.writer.write(
+            slot,
+            tid,
+            oid,
+            origin,
+            |layout, desc, datums| match &loaded.values {
+                Values::Decoded(rows) => rows.fill(position, layout, desc, &wanted, datums),
+                Values::Single(group) => {
+                    let store = LazyStore::of(table);
+                    or_raise(
+                        oid,
+                        group.fill(&store, position, layout, desc, &wanted, datums),
+                    );
+                }
+            },
+        );
         table.count_rows_read(1);
         true
     }

@@ -187,7 +187,7 @@ fn fold_marks(table: Table<'_>, store: &ColdStore, cold: &Survey) {
         stop_point!("vacuum_folded");
         locks.unlock_for_maintenance(group);
         or_raise(table.oid(), folded);
-        pgrx::check_for_interrupts!();
+        howdah_bridge::check_for_interrupts!();
     }
 }
 

@@ -38,7 +38,7 @@ impl ValidateIndex for ColdRows {
         let place = unsafe { &mut *place };
         if let Some(cursor) = place {
             while let Some(row) = cursor.next(table) {
-                pgrx::check_for_interrupts!();
+                howdah_bridge::check_for_interrupts!();
                 if validation.lacks(row.tid()) {
                     cursor.store(table, validation.slot());
                     validation.insert(row.tid());

@@ -98,7 +98,7 @@ impl Decoded {
         }
         let mut columns = Vec::new();
         for &i in wanted {
-            pgrx::check_for_interrupts!();
+            howdah_bridge::check_for_interrupts!();
             if i >= current.open.column_count() {
                 columns.push((i, Source::Missing));
                 continue;

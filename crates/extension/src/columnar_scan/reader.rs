@@ -21,7 +21,9 @@ use std::collections::VecDeque;
 use std::ops::Range;
 use std::rc::Rc;
 
+use howdah_bridge::malloc;
 use howdah_bridge::scan::Attributes;
+use howdah_bridge::spare_memory::{self, LEAST_BYTES};
 use howdah_bridge::table::Table;
 use howdah_columnar::{Verdict, ZONE_ROWS};
 
@@ -71,7 +73,8 @@ impl<'q> Reader<'q> {
         wanted: Attributes,
         is_scrolled: bool,
     ) -> Self {
-        howdah_bridge::malloc::keep_freed_memory();
+        malloc::keep_freed_memory();
+        spare_memory::set_aside(LEAST_BYTES);
         let mut reader = Reader {
             view,
             layout,
@@ -131,7 +134,7 @@ impl<'q> Reader<'q> {
             self.history.as_mut().map(History::drop_passed);
         }
         loop {
-            pgrx::check_for_interrupts!();
+            howdah_bridge::check_for_interrupts!();
             if self.hand_out(table, batch)? {
                 return Ok(true);
             }
@@ -166,7 +169,7 @@ impl<'q> Reader<'q> {
         question: &Question,
         batch: &mut Batch<'_>,
     ) -> Result<bool, ColdError> {
-        pgrx::check_for_interrupts!();
+        howdah_bridge::check_for_interrupts!();
         let Some(history) = &mut self.history else {
             return Ok(false);
         };

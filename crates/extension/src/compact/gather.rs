@@ -66,7 +66,7 @@ pub fn gather(
     let mut toasted_rows = 0;
     for block in pages.from..blocks {
         progress.blocks(block, blocks);
-        pgrx::check_for_interrupts!();
+        howdah_bridge::check_for_interrupts!();
         if pages.except.contains(&block) || pages.only.is_some_and(|only| !only.contains(block)) {
             continue;
         }

@@ -79,7 +79,7 @@ fn launch(_argument: Datum) {
         if !BackgroundWorker::wait_latch(Some(nap)) {
             process::end_to_be_restarted();
         }
-        pgrx::check_for_interrupts!();
+        howdah_bridge::check_for_interrupts!();
         if BackgroundWorker::sighup_received() {
             let before_ms = policy::naptime_ms();
             process::reload_settings();

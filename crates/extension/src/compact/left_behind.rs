@@ -46,7 +46,7 @@ pub fn left_behind(table: Oid, horizon: Xid) -> Option<LeftBehind> {
     };
     let mut reader = HotReader::begin(table);
     for block in 0..table.main_fork_blocks() {
-        pgrx::check_for_interrupts!();
+        howdah_bridge::check_for_interrupts!();
         let page = reader.look(block);
         left.pages += u32::from(page.rows > 0);
         if page.rows == 0 || page.all_visible {

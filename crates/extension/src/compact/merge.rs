@@ -38,13 +38,13 @@ use howdah_bridge::transactions::writing_command;
 use howdah_bridge::xid::{CommandId, Xid};
 use howdah_columnar::{MAX_ROWS, RowGroupBuilder};
 
-use super::decoded_size::DecodedSize;
 use super::task::{Task, open};
 use super::throttle;
 use crate::errors::{ColdError, or_raise};
 use crate::row_order;
 use crate::settings;
 use crate::stop_point;
+use crate::store::decoded_size::DecodedSize;
 use crate::store::directory::{self, GroupFlags, GroupState, PlacedEntry};
 use crate::store::group;
 use crate::store::marks::{self, Route};
@@ -364,7 +364,7 @@ fn write_successor(
     let mut source = Rows::load(store, run, &layout, table.descriptor())?;
     let mut starts = Vec::new();
     for nth in 0..run.len() {
-        pgrx::check_for_interrupts!();
+        howdah_bridge::check_for_interrupts!();
         throttle::pay(table);
         starts.push(rows.row_count() as u32);
         source.each(nth, |row| {
@@ -404,7 +404,7 @@ fn write_successor(
             unsafe { indexes.insert_values(&mut row.values, &mut row.nulls, tid) };
             read += 1;
         });
-        pgrx::check_for_interrupts!();
+        howdah_bridge::check_for_interrupts!();
     }
     source.memory.delete();
     Ok(Some(Successor {

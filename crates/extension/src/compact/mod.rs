@@ -44,7 +44,6 @@
 //! Merging replaces two or more neighbouring small groups by one, in one transaction: new row
 //! numbers, new index entries; the old entries and values are deleted.
 
-mod decoded_size;
 mod first_move;
 mod gather;
 mod launcher;

@@ -217,7 +217,7 @@ impl<'a> Move<'a> {
                 indexes.insert_hot(page, index, self.row_number(first, row).tid());
                 row += 1;
                 if row % ROWS_BETWEEN_LOOKS == 0 {
-                    pgrx::check_for_interrupts!();
+                    howdah_bridge::check_for_interrupts!();
                     throttle::pay(self.table.table());
                     if self.table.has_waiters() {
                         return Ok(None);

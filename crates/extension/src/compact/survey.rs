@@ -99,7 +99,7 @@ struct Look<'a> {
 impl Look<'_> {
     fn read(&mut self, blocks: Range<BlockNumber>, wanted: Wanted) {
         for block in blocks {
-            pgrx::check_for_interrupts!();
+            howdah_bridge::check_for_interrupts!();
             if wanted == Wanted::AllVisible && !self.reader.is_all_visible(block) {
                 continue;
             }

@@ -109,7 +109,7 @@ fn sweep_some(table: Table<'_>, store: &ColdStore) -> Result<bool, ColdError> {
         if let Sweepable::Forward(_, Some(value)) = record {
             store.delete_value(*value);
         }
-        pgrx::check_for_interrupts!();
+        howdah_bridge::check_for_interrupts!();
         throttle::pay(table);
     }
     if !needless.is_empty() {

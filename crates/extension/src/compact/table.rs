@@ -39,7 +39,7 @@ pub fn compact(task: &Task, transactions: Transactions, progress: &Progress) -> 
     };
     let mut from = Some(0);
     while let Some(block) = from {
-        pgrx::check_for_interrupts!();
+        howdah_bridge::check_for_interrupts!();
         if !task.patient && switched_off() {
             return tally;
         }

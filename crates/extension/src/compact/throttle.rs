@@ -68,7 +68,7 @@ pub fn pay(table: Table<'_>) {
     while owed_ms > 0.0 {
         io_cost::sleep_ms(owed_ms.min(LOOK_UP_MS));
         owed_ms -= LOOK_UP_MS;
-        pgrx::check_for_interrupts!();
+        howdah_bridge::check_for_interrupts!();
         if has_waiters(table) {
             return;
         }

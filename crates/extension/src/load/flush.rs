@@ -13,7 +13,7 @@ use howdah_bridge::relation::OpenRelation;
 use howdah_bridge::store::ColdStore;
 use howdah_bridge::table::{LockMode, Table};
 use howdah_bridge::xid::{CommandId, SubTransactionId, current_subtransaction};
-use howdah_bridge::{Oid, malloc};
+use howdah_bridge::{Oid, malloc, spare_memory};
 
 use super::rows_hot;
 use crate::errors::or_raise;
@@ -145,11 +145,14 @@ pub(super) fn bound_memory() {
     UNWEIGHED_BYTES.set(0);
     let here = current_subtransaction();
     write_encoded(here);
+    let bytes = |g: &Rc<RefCell<PendingGroup>>| g.borrow().rows.get().raw_bytes();
+    // A column that grows is copied.
+    let most = pending_groups::with_all(|groups| groups.iter().map(bytes).max());
+    spare_memory::set_aside(2 * most.unwrap_or(0));
     let largest = pending_groups::with_all(|groups| {
         if groups.len() < 2 {
             return None;
         }
-        let bytes = |g: &Rc<RefCell<PendingGroup>>| g.borrow().rows.get().raw_bytes();
         if groups.iter().map(bytes).sum::<usize>() <= settings::load_memory() {
             return None;
         }

@@ -10,6 +10,7 @@ use std::rc::{Rc, Weak};
 use howdah_bridge::heap_am::{InsertOptions, InsertRequest};
 use howdah_bridge::plain_insert::FixedTuples;
 use howdah_bridge::slot::{Origin, Slot};
+use howdah_bridge::spare_memory::{self, LEAST_BYTES};
 use howdah_bridge::store::ColdStore;
 use howdah_bridge::table::{LockMode, Table, TableFile};
 use howdah_bridge::tid::RowNumber;
@@ -300,6 +301,7 @@ fn new_group(
         pgrx::error!("table with OID {} has no cold store", file.table.to_u32());
     };
     malloc::keep_freed_memory();
+    spare_memory::set_aside(LEAST_BYTES);
     let placed = or_raise(
         file.table,
         directory::reserve(&store, MAX_ROWS as u32, command),

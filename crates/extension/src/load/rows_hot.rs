@@ -28,7 +28,7 @@ pub(super) fn insert(
     let origin = Origin::here(command);
     let mut writer = SlotWriter::new();
     for start in (0..row_count).step_by(ROWS_AT_ONCE) {
-        pgrx::check_for_interrupts!();
+        howdah_bridge::check_for_interrupts!();
         let count = (row_count - start).min(ROWS_AT_ONCE);
         for (i, &slot) in batch.slots()[..count].iter().enumerate() {
             // Heap replaces the TID by the one that it assigns.

@@ -34,7 +34,7 @@ fn for_each_group(
     };
     snapshot::with_active(|snapshot| {
         for placed in or_raise(oid, directory::groups(&store, snapshot)) {
-            pgrx::check_for_interrupts!();
+            howdah_bridge::check_for_interrupts!();
             if placed.entry.state == GroupState::Stored {
                 let open = or_raise(oid, OpenGroup::open(&store, placed.entry));
                 see(&store, snapshot, &placed.entry, &open);

@@ -23,7 +23,16 @@ const STRANGER: &str = "
                 AND e.deptype OPERATOR(pg_catalog.=) 'e')
     LIMIT 1";
 
-/// Rejects a schema that neither the installing role nor a superuser owns, or that is not empty.
+/// A role other than the owner that may create objects in a schema, by name.
+const CREATOR: &str = "
+    SELECT CASE WHEN a.grantee OPERATOR(pg_catalog.=) '0'::pg_catalog.oid THEN 'PUBLIC' ELSE pg_catalog.pg_get_userbyid(a.grantee)::pg_catalog.text END
+    FROM pg_catalog.pg_namespace n, pg_catalog.aclexplode(n.nspacl) a
+    WHERE n.oid OPERATOR(pg_catalog.=) $1 AND a.privilege_type OPERATOR(pg_catalog.=) 'CREATE'
+        AND a.grantee OPERATOR(pg_catalog.<>) n.nspowner
+    LIMIT 1";
+
+/// Rejects a schema that neither the installing role nor a superuser owns, in which another role
+/// may create objects, or that is not empty.
 #[pg_extern(sql = false)]
 fn check_schema() {
     let (schema, owner) = names::schema_and_owner(c"howdah");
@@ -32,6 +41,14 @@ fn check_schema() {
             PgSqlErrorCode::ERRCODE_INSUFFICIENT_PRIVILEGE,
             "schema \"howdah\" belongs to another role".into(),
             Some("Drop or rename it; CREATE EXTENSION makes its own.".into()),
+        );
+    }
+    let creator = Spi::get_one_with_args::<String>(CREATOR, &[schema.into()]);
+    if let Ok(Some(creator)) = creator {
+        refuse(
+            PgSqlErrorCode::ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE,
+            format!("{creator} may create objects in schema \"howdah\""),
+            Some("REVOKE CREATE ON SCHEMA howdah, and see that ALTER DEFAULT PRIVILEGES does not grant it.".into()),
         );
     }
     let stranger = Spi::get_one_with_args::<String>(STRANGER, &[schema.into()]);

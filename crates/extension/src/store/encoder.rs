@@ -14,9 +14,11 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError, sync_channel};
 use std::thread::{Builder, JoinHandle};
 use std::time::Duration;
 
+use howdah_bridge::spare_memory;
 use howdah_bridge::upper::with_signals_blocked;
 use howdah_columnar::{ColumnarError, EncodeOptions, EncodedRowGroup, RowGroupBuilder};
 
+use super::encode::set_aside_for;
 use crate::settings;
 use crate::stop_point;
 use crate::thread_budget::Lease;
@@ -49,6 +51,7 @@ impl Encoder {
         if lease.count == 0 {
             return Err(rows);
         }
+        set_aside_for(&rows);
         let rows = Arc::new(rows);
         let (sender, outcome) = sync_channel(1);
         let shared = Arc::clone(&rows);
@@ -58,7 +61,7 @@ impl Encoder {
         let mut work = Some(move || {
             assert!(!panics, "as asked at encode-thread");
             // After a rollback no receiver is left.
-            let stops = || is_stopped.load(Ordering::Relaxed);
+            let stops = || is_stopped.load(Ordering::Relaxed) || spare_memory::was_needed();
             let _ = sender.send(shared.encode_unless(&encoding, &stops));
         });
         let mut thread = None;
@@ -96,9 +99,13 @@ impl Encoder {
     pub fn wait(&self) -> Outcome {
         loop {
             match self.outcome.recv_timeout(IDLE) {
-                Ok(outcome) => return outcome,
+                Ok(outcome) => {
+                    // It stops by itself where memory is refused.
+                    howdah_bridge::check_for_interrupts!();
+                    return outcome;
+                }
                 Err(RecvTimeoutError::Timeout) => {
-                    pgrx::check_for_interrupts!();
+                    howdah_bridge::check_for_interrupts!();
                 }
                 Err(RecvTimeoutError::Disconnected) => {
                     return Err(ColumnarError::Encode {

@@ -341,7 +341,7 @@ impl GroupAccess {
         let mut last = u32::MAX;
         let (mut rows, mut some) = (rows, Vec::with_capacity(ROWS_BETWEEN_INTERRUPTS));
         loop {
-            pgrx::check_for_interrupts!();
+            howdah_bridge::check_for_interrupts!();
             some.clear();
             some.extend(rows.by_ref().take(ROWS_BETWEEN_INTERRUPTS));
             if some.is_empty() {

@@ -14,6 +14,7 @@ use howdah_bridge::predicate::is_serializable;
 use howdah_bridge::process::applies_changes;
 use howdah_bridge::slot::{Origin, Slot};
 use howdah_bridge::snapshot::Snapshot;
+use howdah_bridge::spare_memory::{self, LEAST_BYTES};
 use howdah_bridge::store::ColdStore;
 use howdah_bridge::table::{Descriptor, LockMode, Table};
 use howdah_bridge::tid::{GroupId, RowNumber};
@@ -220,17 +221,18 @@ impl GroupRows {
         group: &ColdGroup,
         wanted: &Wanted,
     ) -> Result<GroupRows, ColdError> {
+        spare_memory::set_aside(LEAST_BYTES);
         let source = match group {
             ColdGroup::Stored(entry) => {
                 let open = OpenGroup::open(store, *entry)?;
                 // Columns that lie side by side are decoded together where all are open.
                 for i in (0..open.column_count()).filter(|&i| wanted.contains(i)) {
-                    pgrx::check_for_interrupts!();
+                    howdah_bridge::check_for_interrupts!();
                     open.chunk(store, i)?;
                 }
                 let columns = (0..open.column_count())
                     .map(|i| {
-                        pgrx::check_for_interrupts!();
+                        howdah_bridge::check_for_interrupts!();
                         if wanted.contains(i) {
                             Ok(Some(open.chunk(store, i)?.decode()?))
                         } else {

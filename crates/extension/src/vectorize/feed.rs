@@ -153,7 +153,7 @@ impl Source<'_> {
         // The place of the first column that is read of those that lie side by side.
         let mut first = None;
         for (place, &attribute) in self.attributes.iter().enumerate() {
-            pgrx::check_for_interrupts!();
+            howdah_bridge::check_for_interrupts!();
             columns.push(match group.reader.column_type(attribute) {
                 _ if !group.needed.contains(&place) => MorselColumn::Unread,
                 None => self.missing(attribute),
@@ -215,7 +215,7 @@ impl Source<'_> {
             };
             let mut at = 0;
             while at < *row_count {
-                pgrx::check_for_interrupts!();
+                howdah_bridge::check_for_interrupts!();
                 let end = (at + batch_rows() as u32).min(*row_count);
                 let rows = at..end;
                 // Not borrowed while the rows are worked on: expressions of the query may load.

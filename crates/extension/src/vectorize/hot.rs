@@ -61,7 +61,7 @@ impl HotBatch {
 
     /// Hands the collected rows over.
     pub fn flush(&mut self, ordinal: &mut u64, feeder: &Feeder<'_>) -> Result<(), ColdError> {
-        pgrx::check_for_interrupts!();
+        howdah_bridge::check_for_interrupts!();
         let row_count = self.rows.row_count();
         if row_count == 0 {
             return Ok(());
@@ -130,7 +130,7 @@ impl Source<'_> {
         let batch_rows = batch_rows();
         let mut hot = HotRows::begin(table, snapshot, &self.attributes, &batch.is_counted, memory);
         while !feeder.failed() {
-            pgrx::check_for_interrupts!();
+            howdah_bridge::check_for_interrupts!();
             // Rows that must be followed are looked at one by one.
             let follows = self.is_howdah && moved::is_wanted(snapshot);
             let most = match follows {
@@ -158,7 +158,7 @@ impl Source<'_> {
                 };
                 for value in hot.column(place) {
                     // Expanding a value may take long.
-                    pgrx::check_for_interrupts!();
+                    howdah_bridge::check_for_interrupts!();
                     let Some(datum) = value else {
                         column.push_null();
                         continue;

@@ -4,6 +4,7 @@
 use std::cell::{Cell, RefCell};
 use std::sync::Arc;
 
+use howdah_bridge::spare_memory::{self, LEAST_BYTES};
 use howdah_bridge::store::Loans;
 use howdah_bridge::upper::{
     Left, Oid, ReturnMemory, Rows, Run, Stage, Waiting, hash_memory_bytes, statement_ends,
@@ -67,6 +68,7 @@ pub fn run(run: &Run<'_>, before: Option<Box<dyn Rows>>) -> Result<Box<dyn Rows>
     if !are_same {
         return Err(Left::Changed);
     }
+    spare_memory::set_aside(LEAST_BYTES);
     let compiled = Compiled::compile(&translated.query);
     let mut compiled = compiled.map_err(|_| Left::Changed)?;
     let mut bounds = Bounds::of_columns(translated.attributes.len());
@@ -136,7 +138,7 @@ pub fn run(run: &Run<'_>, before: Option<Box<dyn Rows>>) -> Result<Box<dyn Rows>
         &mut || {
             drop(waiting.take());
             loans.release();
-            pgrx::check_for_interrupts!();
+            howdah_bridge::check_for_interrupts!();
             waiting.set(Some(Waiting::begin()));
         },
         &mut |late| {
@@ -165,7 +167,7 @@ pub fn run(run: &Run<'_>, before: Option<Box<dyn Rows>>) -> Result<Box<dyn Rows>
         Err(RunError::Feed(error)) => or_raise(at, Err::<ResultSet, ColdError>(error)),
         Err(RunError::Vector(error)) => {
             // The reason why the run was stopped is an ERROR in its place.
-            pgrx::check_for_interrupts!();
+            howdah_bridge::check_for_interrupts!();
             return Err(left_to_postgres(&error).unwrap_or_else(|| raise(at, error)));
         }
     };
@@ -248,13 +250,13 @@ fn open_all<'a>(
     );
     let mut sources = Vec::new();
     for table in run.tables() {
-        pgrx::check_for_interrupts!();
+        howdah_bridge::check_for_interrupts!();
         sources.push(Source::open(run, table, columns)?);
     }
     compiled.read_late(sources.iter().map(Source::stored_rows).sum());
     let mut groups = Groups::new();
     for (place, source) in sources.iter().enumerate() {
-        pgrx::check_for_interrupts!();
+        howdah_bridge::check_for_interrupts!();
         let surveyed = or_raise(source.table.oid(), source.survey(compiled, bounds))?;
         groups.extend(surveyed.into_iter().map(|group| (place, group)));
     }

@@ -128,7 +128,7 @@ pub fn push(feeder: &Feeder<'_>, morsel: impl Into<Delivery>) {
             let waiting = Waiting::begin();
             feeder.wait(WAIT);
             drop(waiting);
-            pgrx::check_for_interrupts!();
+            howdah_bridge::check_for_interrupts!();
             morsel = Some(back);
         }
     }

@@ -163,7 +163,7 @@ impl Source<'_> {
             let ColdGroup::Stored(entry) = group else {
                 continue;
             };
-            pgrx::check_for_interrupts!();
+            howdah_bridge::check_for_interrupts!();
             if self.view.is_all_hidden(store, group) {
                 continue;
             }

@@ -221,7 +221,7 @@ impl<'a> Translator<'_, 'a> {
 
     /// An expression, known or foreign.
     fn expr(&mut self, node: Node<'a>) -> Result<Expr, Reason> {
-        pgrx::check_for_interrupts!();
+        howdah_bridge::check_for_interrupts!();
         let place = self.decisions.len();
         if let Some(bound) = self.bound {
             let is_foreign = *bound.decisions.get(place).ok_or(Reason::Expression)?;

@@ -198,7 +198,7 @@ unsafe extern "C-unwind" fn next_block<A: BitmapScans>(
         let mut scan = OpenScan::<A>::from_raw(scan.cast());
         let result = per_buffer.cast::<pg_sys::TBMIterateResult>();
         loop {
-            pgrx::check_for_interrupts!();
+            crate::check_for_interrupts!();
             if !pg_sys::tbm_iterate(&mut (*scan.raw()).base.st.rs_tbmiterator, result) {
                 return INVALID_BLOCK;
             }
@@ -379,7 +379,7 @@ fn next_cold<A: BitmapScans>(scan: &mut OpenScan<'_, A>, slot: Slot<'_>) -> bool
             return false;
         };
         let tid = Tid::new(state.block, offset);
-        pgrx::check_for_interrupts!();
+        crate::check_for_interrupts!();
         if A::fetch_cold(scan, tid, slot) {
             return true;
         }

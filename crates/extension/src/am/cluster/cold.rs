@@ -380,7 +380,7 @@ impl<'a> ColdCopy<'a> {
         let mut datums = RowDatums::new(self.layout.attributes.len());
         let memory = RowMemory::new();
         for row in rows.iter() {
-            pgrx::check_for_interrupts!();
+            howdah_bridge::check_for_interrupts!();
             memory.with(|| {
                 group.fill(row, &self.layout, desc, &Wanted::All, &mut datums);
                 show(row, &mut datums)

@@ -53,7 +53,7 @@ impl<'a> HotCopy<'a> {
     ) {
         let mut rows = OldRows::begin(self.work.old_heap, index);
         while let Some(row) = rows.next_row() {
-            pgrx::check_for_interrupts!();
+            howdah_bridge::check_for_interrupts!();
             let version = self.judge(row, counts);
             if version == OldVersion::Dead {
                 continue;
@@ -129,7 +129,7 @@ impl<'a> HotCopy<'a> {
         let mut sorted = sort.finish();
         progress::writing();
         while self.rewrite.copy_next(&mut sorted) {
-            pgrx::check_for_interrupts!();
+            howdah_bridge::check_for_interrupts!();
             counts.written += 1;
             progress::rows_written(counts.written);
         }

@@ -74,6 +74,7 @@ use howdah_bridge::indexes::is_btree;
 use howdah_bridge::memory::maintenance_memory_kb;
 use howdah_bridge::recovery_conflict;
 use howdah_bridge::rewrite::forbid_key_share;
+use howdah_bridge::spare_memory::{self, LEAST_BYTES};
 use howdah_bridge::table::Table;
 use howdah_bridge::table_am::{self, RewriteCounts, RewriteRequest, RewriteTable, Routine};
 use howdah_bridge::tuple_sort::TupleSort;
@@ -107,6 +108,7 @@ impl RewriteTable for BothSides {
             );
         }
         load::finish_inserts(old_table);
+        spare_memory::set_aside(LEAST_BYTES);
         let work = Rewriting {
             old_heap: old_table,
             new_heap: request.new_table,
@@ -170,7 +172,7 @@ fn would_load_cold(table: Table<'_>) -> bool {
     let (mut reader, blocks) = (HotReader::begin(table), table.main_fork_blocks());
     let mut rows = 0;
     (0..blocks).any(|block| {
-        pgrx::check_for_interrupts!();
+        howdah_bridge::check_for_interrupts!();
         rows += u64::from(reader.look(block).rows);
         rows > settings::load_threshold()
     })

@@ -162,7 +162,7 @@ impl<'a> ColdOrder<'a> {
         let mut row = RowDatums::new(self.layout.attributes.len());
         let memory = RowMemory::new();
         for _ in 0..row_count {
-            pgrx::check_for_interrupts!();
+            howdah_bridge::check_for_interrupts!();
             let (values, nulls) = (row.values.as_mut_ptr(), row.nulls.as_mut_ptr());
             // SAFETY: one entry per attribute.
             let Some(origin) = (unsafe { sorted.next_row(values, nulls) }) else {

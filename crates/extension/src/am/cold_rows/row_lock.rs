@@ -40,19 +40,41 @@ thread_local! {
     static LOCKED_ROWS: RefCell<CountedRows> = RefCell::default();
     /// Whether the lock table was half full when that was asked last.
     static IS_CROWDED: Cell<bool> = const { Cell::new(false) };
-    /// The row that this transaction has locked last by a request for nothing else.
-    static LAST_LOCKED: Cell<Option<(Oid, RowNumber)>> = const { Cell::new(None) };
+    /// The row that this transaction has locked last by a request for nothing else, and in which
+    /// subtransaction.
+    static LAST_LOCKED: Cell<Option<(Oid, RowNumber, SubTransactionId)>> = const { Cell::new(None) };
 }
 
 /// A row was locked, as requested.
 pub(super) fn note_locked(table: Table<'_>, row: RowNumber) {
-    LAST_LOCKED.set(Some((table.oid(), row)));
+    LAST_LOCKED.set(Some((table.oid(), row, current_subtransaction())));
 }
 
 /// Whether the row is the last one that was locked, as ON CONFLICT locks the row that it updates
 /// next.
 pub(super) fn was_locked_last(table: Table<'_>, row: RowNumber) -> bool {
-    LAST_LOCKED.get() == Some((table.oid(), row))
+    (LAST_LOCKED.get()).is_some_and(|(of, last, _)| (of, last) == (table.oid(), row))
+}
+
+/// Releases the lock of a row that a worker of a subscription has locked, and then changed, in the
+/// same subtransaction: the mark replaces it. The worker locks each row that it changes, and may
+/// not wait for whole groups: it would fill the lock table.
+fn give_back_applied(target: &LocatedRow<'_>, lock: RowLock) {
+    if !applies_changes() {
+        return;
+    }
+    let here = (target.table.oid(), target.row, current_subtransaction());
+    let Some(group) = target.group().filter(|_| LAST_LOCKED.get() == Some(here)) else {
+        return;
+    };
+    LAST_LOCKED.set(None);
+    // It was requested twice: to be found, and to be changed.
+    for _ in 0..2 {
+        if target.locks.holds_row(target.row, lock) {
+            target.locks.unlock_row(target.row, lock);
+        }
+    }
+    LOCKED_ROWS.with_borrow_mut(|rows| rows.give_back((here.0, group)));
 }
 
 /// What a subtransaction has locked is its parent's.
@@ -155,7 +177,7 @@ pub(super) fn hold<'t, 'a>(
     Xid::current();
     let mut queue = Queue::default();
     loop {
-        pgrx::check_for_interrupts!();
+        howdah_bridge::check_for_interrupts!();
         let blockers = match take(target, request) {
             Ok(locked) => {
                 let standing = target.or_raise(learn(target, lock, command));
@@ -198,6 +220,7 @@ pub(super) fn hold<'t, 'a>(
 pub(super) struct There<'t, 'a> {
     pub target: &'t LocatedRow<'a>,
     pub placed: PlacedEntry,
+    lock: RowLock,
     /// The lock, if it was taken for the change. Once the row is marked, the mark replaces it.
     locked: Option<Locked>,
 }
@@ -251,6 +274,7 @@ pub(super) fn hold_for_change<'t, 'a>(
     Ok(There {
         target,
         placed,
+        lock,
         locked: held.locked,
     })
 }
@@ -259,8 +283,9 @@ impl There<'_, '_> {
     /// Releases the row's lock after the row was marked: a transaction that comes later finds the
     /// mark and waits for our transaction. So changes do not fill the server's lock table.
     pub fn let_go(self) {
-        if let Some(locked) = self.locked {
-            locked.give_back();
+        match self.locked {
+            Some(locked) => locked.give_back(),
+            None => give_back_applied(self.target, self.lock),
         }
     }
 }

@@ -135,7 +135,7 @@ pub fn group_of(
     };
     match &found {
         Some(placed) => watch.note(store, placed),
-        None if mvcc || snapshot.is_dirty() => {
+        None if mvcc || not_dead || snapshot.is_dirty() => {
             if let Some(gap) = gap_around(store, row) {
                 watch.note_gap(store, gap);
             }

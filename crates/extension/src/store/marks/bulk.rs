@@ -62,7 +62,7 @@ pub fn hide_in_bulk(
                 cid,
             )?;
         }
-        pgrx::check_for_interrupts!();
+        howdah_bridge::check_for_interrupts!();
     }
     Ok(())
 }

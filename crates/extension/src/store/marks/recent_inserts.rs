@@ -81,7 +81,7 @@ pub fn insert_recent(
         for (positions, seq) in positions.chunk_by(same_list).zip(&mut keys) {
             let payload = List::encode(entry.group().first_block(), positions);
             store.insert_copy(RECENT_INSERTS_ID, seq, &payload, cid, copied_as, None);
-            pgrx::check_for_interrupts!();
+            howdah_bridge::check_for_interrupts!();
         }
     }
 }

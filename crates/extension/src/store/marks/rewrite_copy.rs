@@ -151,6 +151,6 @@ impl RewriteCopy<'_> {
     fn insert(&self, id: u32, seq: i32, payload: &[u8], copied_as: CopiedAs) {
         self.to
             .insert_copy(id, seq, payload, self.cid, copied_as, None);
-        pgrx::check_for_interrupts!();
+        howdah_bridge::check_for_interrupts!();
     }
 }

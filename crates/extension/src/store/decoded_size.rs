@@ -8,14 +8,14 @@ use howdah_bridge::store::ColdStore;
 use howdah_bridge::table::Descriptor;
 use howdah_columnar::OwnedValue;
 
+use super::directory::GroupEntry;
+use super::open_group::OpenGroup;
 use crate::errors::ColdError;
-use crate::store::directory::GroupEntry;
-use crate::store::open_group::OpenGroup;
 use crate::types::{TableLayout, missing_value};
 
 /// Bytes of the rows of a group.
 #[derive(Clone, Copy)]
-pub(super) struct DecodedSize {
+pub struct DecodedSize {
     /// Of the columns that it stores: of all rows.
     pub stored: u64,
     /// Of those that were added later: of the rows that are written.
@@ -23,7 +23,11 @@ pub(super) struct DecodedSize {
 }
 
 impl DecodedSize {
-    pub(super) fn of(
+    /// That of a group of which so many rows are written.
+    ///
+    /// # Errors
+    /// When the group's footer is damaged or missing.
+    pub fn of(
         store: &ColdStore,
         entry: &GroupEntry,
         written_rows: u32,
@@ -43,7 +47,8 @@ impl DecodedSize {
         })
     }
 
-    pub(super) fn all(self) -> u64 {
+    /// That of all columns.
+    pub fn all(self) -> u64 {
         self.stored + self.added
     }
 }
