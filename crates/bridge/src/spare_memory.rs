@@ -11,23 +11,25 @@
 //!   the transaction ends       ──> given back
 //! ```
 //!
-//! What is set aside is address space: only its first page is touched, which holds its size. What
-//! is allocated between two checks, by the threads as well, must fit into it: a batch, the columns
-//! that a load adds to, or what encoding them takes. A process that is refused more than that is
-//! aborted as before. Rows by index allocate a few kilobytes, and set nothing aside.
+//! What is set aside is address space: no page of it is touched. What is allocated between two
+//! checks, by the threads as well, must fit into it: a batch, the columns that a load adds to, or
+//! what encoding them takes. A process that is refused more than that is aborted as before. Rows by
+//! index allocate a few kilobytes, and set nothing aside (docs/decisions/0042-refused-memory.md).
 
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::Cell;
 use std::ptr;
-use std::sync::atomic::{AtomicBool, AtomicPtr, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 use pgrx::{PgLogLevel, PgSqlErrorCode, ereport, pg_sys};
 
 /// Enough for what reads allocate.
 pub const LEAST_BYTES: usize = 32 << 20;
 
-/// A mapping that begins with its size, or NULL.
-static SPARE: AtomicPtr<usize> = AtomicPtr::new(ptr::null_mut());
+/// The address of a mapping plus the binary logarithm of its size; 0 if there is none. The address
+/// is that of a page, so that its lowest bits are free.
+static SPARE: AtomicUsize = AtomicUsize::new(0);
+const PAGE_BYTES: usize = 4096;
 thread_local! {
     /// Size of the mapping that the main thread has made last.
     static SET_ASIDE_BYTES: Cell<usize> = const { Cell::new(0) };
@@ -76,32 +78,34 @@ unsafe impl GlobalAlloc for Allocator {
 #[inline]
 fn or_again(allocate: impl Fn() -> *mut u8) -> *mut u8 {
     let memory = allocate();
-    if memory.is_null() && give_up() {
-        return allocate();
+    if !memory.is_null() {
+        return memory;
     }
-    memory
+    give_up();
+    // Where there was no spare memory, another thread may have given it up just now.
+    allocate()
 }
 
-/// Unmaps the spare memory for an allocation; `false` if there is none.
+/// Unmaps the spare memory for an allocation.
 #[cold]
-fn give_up() -> bool {
-    let is_given = unmap();
-    if is_given {
+fn give_up() {
+    if unmap() {
         WAS_NEEDED.store(true, Ordering::Release);
     }
-    is_given
 }
 
+/// Whether there was spare memory.
 fn unmap() -> bool {
     // SAFETY: what is there was mapped by `set_aside`, and is taken out once.
-    unsafe { free(SPARE.swap(ptr::null_mut(), Ordering::AcqRel)) }
+    unsafe { free(SPARE.swap(0, Ordering::AcqRel)) }
 }
 
 /// # Safety
-/// NULL, or a mapping of [`set_aside`], which begins with its size and is used by nothing else.
-unsafe fn free(spare: *mut usize) -> bool {
+/// A value of [`SPARE`] whose mapping is used by nothing else.
+unsafe fn free(spare: usize) -> bool {
+    let (address, log2) = (spare & !(PAGE_BYTES - 1), spare & (PAGE_BYTES - 1));
     // SAFETY: as for this function.
-    !spare.is_null() && unsafe { libc::munmap(spare.cast(), *spare) } == 0
+    spare != 0 && unsafe { libc::munmap(address as *mut libc::c_void, 1 << log2) } == 0
 }
 
 /// Sets memory aside until the transaction ends, at least so much. Called on the main thread.
@@ -109,7 +113,7 @@ unsafe fn free(spare: *mut usize) -> bool {
 /// Raises 53200 if it is refused.
 pub fn set_aside(bytes: usize) {
     let bytes = bytes.max(LEAST_BYTES).next_power_of_two();
-    let is_there = !SPARE.load(Ordering::Acquire).is_null();
+    let is_there = SPARE.load(Ordering::Acquire) != 0;
     if is_there && SET_ASIDE_BYTES.get() >= bytes {
         return;
     }
@@ -127,13 +131,10 @@ pub fn set_aside(bytes: usize) {
     if spare == libc::MAP_FAILED {
         refuse();
     }
-    let spare = spare.cast::<usize>();
     SET_ASIDE_BYTES.set(bytes);
-    // SAFETY: just mapped; what was there before is taken out once.
-    unsafe {
-        spare.write(bytes);
-        free(SPARE.swap(spare, Ordering::AcqRel));
-    }
+    let spare = spare as usize | bytes.ilog2() as usize;
+    // SAFETY: what was there before is taken out once.
+    unsafe { free(SPARE.swap(spare, Ordering::AcqRel)) };
 }
 
 /// The transaction has ended.
