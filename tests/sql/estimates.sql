@@ -99,4 +99,18 @@ SELECT node('SELECT * FROM decoded WHERE id < 60000 ORDER BY id LIMIT 100'), nod
 SET howdah.columnar_scan = off;
 SELECT node('SELECT * FROM decoded WHERE id < 60000');
 
+-- Planning looks for the greatest key, and passes over those of a load that was rolled back once, not each time.
+CREATE TABLE aborted (id bigint PRIMARY KEY) USING howdah;
+SET howdah.load_threshold = 100;
+INSERT INTO aborted SELECT generate_series(1, 20000);
+VACUUM ANALYZE aborted;
+INSERT INTO aborted SELECT i / (i - 40000) * 0 + i FROM generate_series(20001, 40000) i;
+CREATE FUNCTION planning_buffers() RETURNS bigint LANGUAGE plpgsql AS $$
+DECLARE plan json;
+BEGIN
+    EXECUTE 'EXPLAIN (BUFFERS, FORMAT JSON) SELECT * FROM aborted WHERE id > 19990' INTO plan;
+    RETURN (plan -> 0 -> 'Planning' ->> 'Shared Hit Blocks')::bigint;
+END $$;
+SELECT planning_buffers() > 0, planning_buffers() > 0, planning_buffers() < 300;
+
 DROP SCHEMA estimates CASCADE;

@@ -8,7 +8,7 @@
 //!
 //! Invariants:
 //! - No server is started, stopped or queried; the private server and its PostgreSQL are not
-//!   needed.
+//!   needed, but for tests of a release ([`lend_release`]).
 //! - Every check that can fail runs before the build, which takes long.
 //! - A file is replaced as a whole. A running server keeps the library that it has loaded.
 //! - Files that belong to a system package are left to the package manager.

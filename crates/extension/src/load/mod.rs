@@ -41,8 +41,8 @@
 //!
 //! A group is written when it is full (rows, or raw bytes past `howdah.row_group_bytes`); when its
 //! statement ends (ExecutorFinish before AFTER triggers fire, finish_bulk_insert but of partitions,
-//! end of COPY); and
-//! when its subtransaction or transaction is about to commit or prepare. An abort drops it.
+//! end of COPY); and when its subtransaction or transaction is about to commit or prepare. An abort
+//! drops it.
 //!
 //! The groups themselves are kept in [`pending_groups`], where readers find them; the ends of
 //! transactions and statements are told to this room by `transaction.rs`.
