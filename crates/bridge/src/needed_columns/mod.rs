@@ -10,6 +10,8 @@
 //!   ExecutorStart ──> plan: columns that each scan's output, quals and rechecks read
 //!                       └──> registry: slot ──> columns        (only if some column is not read)
 //!   index_fetch_tuple(slot), scan_bitmap_next_tuple(slot) ──> of_slot(slot)
+//!   tuple_lock(slot) ──> of_locked(slot)         (row_marks: slots of LockRows, made while it runs)
+//!   index_fetch_tuple under a dirty snapshot ──> of_check(table)     (checks: slots of their own)
 //! ```
 //!
 //! So plans keep PostgreSQL's own index, index-only and bitmap scans, with their orders, keys,
@@ -18,13 +20,16 @@
 //!
 //! Invariants
 //! - A slot that is not registered needs every column. Slots other than a scan's own (those of
-//!   EvalPlanQual, of triggers, of row locks, of constraint checks) are never registered.
+//!   EvalPlanQual, of triggers, of row locks, of constraint checks) are never registered; those of
+//!   row locks are told by the node that has them, checks by the statement that makes them.
 //! - A registration ends with the memory context of its query, in which the slot lives: the
 //!   context's reset callback removes it, after an ERROR as well. So a slot at an address that is
 //!   used again never inherits columns.
 //! - A column that is left out is NULL in the slot's tuple; no expression of the plan reads it.
 
+mod checks;
 mod plan;
+mod row_marks;
 
 use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
@@ -33,6 +38,9 @@ use std::rc::Rc;
 
 use pgrx::{pg_guard, pg_sys};
 use rustc_hash::FxHashMap;
+
+pub use checks::of_check;
+use row_marks::RowMark;
 
 use crate::ffi::unguarded;
 use crate::memory::allocate_in;
@@ -53,6 +61,8 @@ const MOST_KNOWN: usize = 8;
 
 thread_local! {
     static SLOTS: RefCell<FxHashMap<usize, Registration>> = RefCell::default();
+    /// Row marks and the numbers of their queries, the last ones last.
+    static MARKS: RefCell<Vec<(usize, RowMark)>> = const { RefCell::new(Vec::new()) };
     static LAST_QUERY: Cell<usize> = const { Cell::new(0) };
     /// The sets that statements asked for lately: they mostly ask for the same ones again.
     static KNOWN: RefCell<VecDeque<Columns>> = const { RefCell::new(VecDeque::new()) };
@@ -103,11 +113,22 @@ pub fn of_slot(slot: Slot<'_>) -> Option<Columns> {
     })
 }
 
+/// The columns that are read of a row that is locked and stored in the slot; `None` if all may be.
+pub fn of_locked(slot: Slot<'_>) -> Option<Columns> {
+    MARKS.with_borrow(|marks| {
+        // SAFETY: row marks are forgotten when the memory of their query is freed.
+        let keeps = |(_, mark): &&(usize, RowMark)| unsafe { mark.keeps(slot.raw()) };
+        let (_, mark) = marks.iter().rev().find(keeps)?;
+        Some(Rc::clone(&mark.columns))
+    })
+}
+
 /// Not guarded, see [`unguarded`].
 ///
 /// # Safety
 /// Called by the executor, with a query that was not started.
 unsafe extern "C-unwind" fn executor_start(query: *mut pg_sys::QueryDesc, flags: i32) {
+    checks::start();
     // SAFETY: arguments are passed on unchanged, to exactly one successor; this frame owns nothing.
     unsafe {
         match PREVIOUS_HOOK {
@@ -129,8 +150,9 @@ unsafe extern "C-unwind" fn register(query: *mut pg_sys::QueryDesc) {
         };
         let mut found = plan::Scans::new((*query).plannedstmt, is_ours, SCANS.take());
         found.visit((*query).planstate, &plan::Outputs::All);
-        let mut scans = found.scans;
-        if scans.is_empty() {
+        let (mut scans, mut marks) = (found.scans, found.marks.finish().peekable());
+        let makes_checks = checks::are_made_by(query);
+        if scans.is_empty() && marks.peek().is_none() && !makes_checks {
             SCANS.set(scans);
             return;
         }
@@ -153,6 +175,10 @@ unsafe extern "C-unwind" fn register(query: *mut pg_sys::QueryDesc) {
             }
         });
         SCANS.set(scans);
+        MARKS.with_borrow_mut(|all| all.extend(marks.map(|mark| (number, mark))));
+        if makes_checks {
+            checks::run(number);
+        }
     }
 }
 
@@ -162,7 +188,13 @@ unsafe extern "C-unwind" fn register(query: *mut pg_sys::QueryDesc) {
 /// `query` is the key under which this callback was registered; it is not dereferenced.
 unsafe extern "C-unwind" fn forget(query: *mut c_void) {
     let query = query as usize;
-    // A process that is exiting may have destroyed the registry already.
+    checks::end(query);
+    // A process that is exiting may have destroyed the registries already.
+    let _ = MARKS.try_with(|marks| {
+        if let Ok(mut marks) = marks.try_borrow_mut() {
+            marks.retain(|(number, _)| *number != query);
+        }
+    });
     let _ = SLOTS.try_with(|slots| {
         if let Ok(mut slots) = slots.try_borrow_mut() {
             slots.retain(|_, registration| registration.query != query);

@@ -7,6 +7,7 @@
 
 use pgrx::pg_sys;
 
+use super::row_marks::Marks;
 use super::{Columns, columns_where};
 use crate::table::Table;
 
@@ -35,7 +36,7 @@ fn low_bit(number: i32) -> Option<u64> {
 }
 
 impl Attributes {
-    fn none() -> Attributes {
+    pub(super) fn none() -> Attributes {
         Attributes {
             low: 0,
             pulled: std::ptr::null_mut(),
@@ -46,7 +47,7 @@ impl Attributes {
     ///
     /// # Safety
     /// A finished expression, or NULL.
-    unsafe fn pull<T>(&mut self, expression: *mut T, varno: i32) {
+    pub(super) unsafe fn pull<T>(&mut self, expression: *mut T, varno: i32) {
         if expression.is_null() {
             return;
         }
@@ -68,6 +69,14 @@ impl Attributes {
         }
     }
 
+    pub(super) fn add_all(&mut self, other: &Attributes) {
+        self.low |= other.low;
+        if !other.pulled.is_null() {
+            // SAFETY: valid sets; the first one is given up for the result.
+            self.pulled = unsafe { pg_sys::bms_add_members(self.pulled, other.pulled) };
+        }
+    }
+
     fn add(&mut self, number: i32) {
         if let Some(bit) = low_bit(number) {
             self.low |= bit;
@@ -78,7 +87,7 @@ impl Attributes {
         self.pulled = unsafe { pg_sys::bms_add_member(self.pulled, member) };
     }
 
-    fn contains(&self, number: i32) -> bool {
+    pub(super) fn contains(&self, number: i32) -> bool {
         if low_bit(number).is_some_and(|bit| self.low & bit != 0) {
             return true;
         }
@@ -88,13 +97,13 @@ impl Attributes {
     }
 
     /// Whether a variable stands for the whole row.
-    fn has_whole_row(&self) -> bool {
+    pub(super) fn has_whole_row(&self) -> bool {
         self.contains(0)
     }
 }
 
 impl Outputs {
-    fn contains(&self, position: i32) -> bool {
+    pub(super) fn contains(&self, position: i32) -> bool {
         match self {
             Outputs::All => true,
             Outputs::Some(positions) => positions.contains(position),
@@ -106,7 +115,7 @@ impl Outputs {
 ///
 /// # Safety
 /// A list of such members, or NIL, which does not change meanwhile.
-unsafe fn members<T>(list: *mut pg_sys::List) -> impl Iterator<Item = *mut T> {
+pub(super) unsafe fn members<T>(list: *mut pg_sys::List) -> impl Iterator<Item = *mut T> {
     let count = match list.is_null() {
         true => 0,
         // SAFETY: as for this function.
@@ -128,6 +137,7 @@ pub(super) struct Scans {
     statement: *mut pg_sys::PlannedStmt,
     is_ours: fn(Table<'_>) -> bool,
     pub(super) scans: Vec<Scan>,
+    pub(super) marks: Marks,
 }
 
 impl Scans {
@@ -141,6 +151,7 @@ impl Scans {
             statement,
             is_ours,
             scans,
+            marks: Marks::default(),
         }
     }
 
@@ -159,7 +170,9 @@ impl Scans {
                     self.visit((*sub).planstate, &Outputs::All);
                 }
             }
+            self.marks.note_scan(node, outputs);
             match (*node).type_ {
+                pg_sys::NodeTag::T_LockRowsState => self.marks.begin(node.cast(), self.is_ours),
                 pg_sys::NodeTag::T_IndexScanState
                 | pg_sys::NodeTag::T_IndexOnlyScanState
                 | pg_sys::NodeTag::T_BitmapHeapScanState

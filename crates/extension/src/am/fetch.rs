@@ -23,6 +23,7 @@ use super::serializable::announce;
 use super::{cold_rows, held_store, last_row};
 use crate::errors::or_raise;
 use crate::store::pending_groups;
+use crate::store::view::Wanted;
 use crate::store::visibility::{constraint_checks, is_surely_hidden, moved, sees_row_somewhere};
 
 pub(super) fn install(am: &mut Routine) {
@@ -111,7 +112,13 @@ pub fn reset() {
 
 /// Stores a row that a dirty snapshot does not see in the slot, if the check that asks must begin
 /// anew because of it ([`constraint_checks`]).
-fn fetch_left(table: Table<'_>, row: RowNumber, snapshot: Snapshot<'_>, slot: Slot<'_>) -> bool {
+fn fetch_left(
+    table: Table<'_>,
+    row: RowNumber,
+    snapshot: Snapshot<'_>,
+    wanted: &Wanted,
+    slot: Slot<'_>,
+) -> bool {
     if !constraint_checks::asks_of_unseen(snapshot) {
         return false;
     }
@@ -119,7 +126,8 @@ fn fetch_left(table: Table<'_>, row: RowNumber, snapshot: Snapshot<'_>, slot: Sl
         return false;
     };
     let left = constraint_checks::was_left_cold(&store, row, snapshot);
-    or_raise(table.oid(), left).is_some_and(|entry| fetch_placed(&store, table, row, entry, slot))
+    or_raise(table.oid(), left)
+        .is_some_and(|entry| fetch_placed(&store, table, row, entry, wanted, slot))
 }
 
 impl RowFetches for TwoSides {
@@ -170,8 +178,14 @@ impl RowFetches for TwoSides {
         }
         if !snapshot.is_mvcc() {
             slot.clear();
-            let mut reader = PointReader::new();
-            if reader.fetch(table, row, snapshot, slot) || fetch_left(table, row, snapshot, slot) {
+            let wanted = match snapshot.is_dirty() {
+                true => Wanted::of_check(table),
+                false => Wanted::All,
+            };
+            let mut reader = PointReader::of(wanted.clone());
+            if reader.fetch(table, row, snapshot, slot)
+                || fetch_left(table, row, snapshot, &wanted, slot)
+            {
                 return true;
             }
             if let Some(all_dead) = all_dead {

@@ -398,7 +398,9 @@ impl PointReader {
             }
             // With such a snapshot the planner finds the ends of an index's range. It reads no
             // column of the row, which may belong to a deleted group.
-            Found::Stored(..) if snapshot.kind() == SnapshotKind::NonVacuumable => {
+            Found::Stored(..)
+                if self.reads_nothing || snapshot.kind() == SnapshotKind::NonVacuumable =>
+            {
                 write_single(slot, is_next, tid, oid, origin, |layout, _, datums| {
                     datums.fill_unneeded(layout);
                 });
@@ -440,13 +442,14 @@ impl PointReader {
     }
 }
 
-/// Stores a row that is known to be in a stored group in the slot, which is one of the table's;
-/// `store` is that of the table, `entry` is in force.
+/// Stores the wanted columns of a row that is known to be in a stored group in the slot, which is
+/// one of the table's; `store` is that of the table, `entry` is in force.
 pub fn fetch_placed(
     store: &ColdStore,
     table: Table<'_>,
     row: RowNumber,
     entry: GroupEntry,
+    wanted: &Wanted,
     slot: Slot<'_>,
 ) -> bool {
     let Some(position) = entry.position_of(row) else {
@@ -462,7 +465,7 @@ pub fn fetch_placed(
         oid,
         entry.origin,
         |layout, desc, datums| {
-            let filled = group.fill(&store, position, layout, desc, &Wanted::All, datums);
+            let filled = group.fill(&store, position, layout, desc, wanted, datums);
             or_raise(oid, filled);
         },
     );

@@ -181,6 +181,16 @@ impl Wanted {
         needed_columns::of_slot(slot).map_or(Wanted::All, Wanted::Some)
     }
 
+    /// The columns of a row that is locked and stored in a slot that any expression reads.
+    pub fn of_locked(slot: Slot<'_>) -> Wanted {
+        needed_columns::of_locked(slot).map_or(Wanted::All, Wanted::Some)
+    }
+
+    /// The columns of a row, found under a dirty snapshot, that are looked at.
+    pub fn of_check(table: Table<'_>) -> Wanted {
+        needed_columns::of_check(table).map_or(Wanted::All, Wanted::Some)
+    }
+
     /// Whether the slot is not looked at: only whether rows are visible is wanted.
     pub fn is_visibility(&self) -> bool {
         matches!(self, Wanted::Some(flags) if flags.is_empty())

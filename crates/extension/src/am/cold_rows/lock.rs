@@ -26,6 +26,7 @@ use crate::errors::refuse;
 use crate::stop_point;
 use crate::store::directory::{GroupEntry, GroupState};
 use crate::store::marks::RowFate;
+use crate::store::view::Wanted;
 
 /// Locks a row, hot or cold, and stores it in the slot, as `table_tuple_lock` specifies.
 ///
@@ -120,6 +121,31 @@ fn meet_updater(held: &HeldRow<'_, '_>, lock: RowLock, own_xid: Xid) -> Option<X
     Some(refused.by.unwrap_or(mark.xid))
 }
 
+/// What a locked row is read for.
+enum Use {
+    /// Rechecks of a scan, which read some columns.
+    Recheck(Wanted),
+    /// A change, which reads it once more.
+    Change,
+}
+
+impl Use {
+    fn of(request: LockRequest<'_>, slot: Slot<'_>) -> Use {
+        // Only `LockRows` asks so.
+        match request.flags.lock_update_in_progress() {
+            true => Use::Recheck(Wanted::of_locked(slot)),
+            false => Use::Change,
+        }
+    }
+
+    fn wanted(&self) -> Wanted {
+        match self {
+            Use::Recheck(wanted) => wanted.clone(),
+            Use::Change => Wanted::All,
+        }
+    }
+}
+
 /// Stores a row in the slot whose group this transaction has locked, or that this command has read
 /// before; `store` is that of the table, if it is open.
 fn fetch_known(
@@ -127,9 +153,17 @@ fn fetch_known(
     table: Table<'_>,
     row: RowNumber,
     entry: GroupEntry,
+    used: &Use,
     slot: Slot<'_>,
 ) -> bool {
-    last_row::recall(table, row, slot) || fetch_from(store, table, row, entry, slot)
+    if last_row::recall(table, row, slot) {
+        return true;
+    }
+    let found = fetch_from(store, table, row, entry, &used.wanted(), slot);
+    if found && matches!(used, Use::Change) {
+        last_row::remember(slot);
+    }
+    found
 }
 
 fn fetch_from(
@@ -137,9 +171,10 @@ fn fetch_from(
     table: Table<'_>,
     row: RowNumber,
     entry: GroupEntry,
+    wanted: &Wanted,
     slot: Slot<'_>,
 ) -> bool {
-    let fetch = |store: &ColdStore<'_>| fetch_placed(store, table, row, entry, slot);
+    let fetch = |store: &ColdStore<'_>| fetch_placed(store, table, row, entry, wanted, slot);
     match store {
         Some(store) => fetch(store),
         None => ColdStore::open(table, LockMode::AccessShare).is_some_and(|store| fetch(&store)),
@@ -148,8 +183,8 @@ fn fetch_from(
 
 /// Stores a row in the slot, whatever its marks tell, if this transaction has locked its group.
 pub fn fetch_held(table: Table<'_>, row: RowNumber, slot: Slot<'_>) -> bool {
-    let found =
-        held_group(table, row).is_some_and(|entry| fetch_from(None, table, row, entry, slot));
+    let found = held_group(table, row)
+        .is_some_and(|entry| fetch_from(None, table, row, entry, &Wanted::All, slot));
     if found {
         last_row::remember(slot);
     }
@@ -163,9 +198,10 @@ fn lock_cold(
     request: LockRequest<'_>,
 ) -> Result<(), Refusal> {
     let (command, lock) = (request.command, request.lock);
+    let used = Use::of(request, slot);
     slot.clear();
     if let Some(entry) = known_there(table, row, lock, command)
-        && fetch_known(None, table, row, entry, slot)
+        && fetch_known(None, table, row, entry, &used, slot)
     {
         return Ok(());
     }
@@ -193,9 +229,12 @@ fn lock_cold(
     slot.clear();
     let found = match &standing {
         Standing::There(placed) if placed.entry.state == GroupState::Stored => {
-            fetch_known(Some(target.store()), table, row, placed.entry, slot)
+            fetch_known(Some(target.store()), table, row, placed.entry, &used, slot)
         }
-        _ => PointReader::new().fetch_from(target.store(), table, row, Snapshot::any(), slot),
+        _ => {
+            let mut reader = PointReader::of(used.wanted());
+            reader.fetch_from(target.store(), table, row, Snapshot::any(), slot)
+        }
     };
     match found {
         true => Ok(()),
