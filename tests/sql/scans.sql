@@ -38,6 +38,32 @@ SELECT dig('SELECT * FROM t WHERE a < 19000 OR c = 3 OR b = ''x5''');
 SELECT dig('SELECT * FROM t WHERE d && ARRAY[1,2,3,4,5,6,7,8,9,10] AND a > 100');
 SELECT dig('SELECT ctid IS NOT NULL, a FROM t WHERE a >= 10 AND c <> 9 AND d @> ARRAY[1]');
 RESET work_mem;
+-- Columns of a condition are read of the rows only on which it is checked again: where a bitmap has forgotten rows, or an
+-- index is inexact.
+CREATE TABLE many (a int, b int, c text, d int[]);
+INSERT INTO many SELECT (i * 7919::bigint % 400000)::int, i % 1000, 'c' || i % 13, ARRAY[i % 50, i % 3] FROM generate_series(1, 400000) i;
+\if :cold
+    CALL howdah.compact('many');
+\endif
+INSERT INTO many SELECT 400000 + i, i, 'hot', ARRAY[i] FROM generate_series(1, 100) i;
+DELETE FROM many WHERE a % 1000 = 7;
+CREATE INDEX ON many (a);
+CREATE INDEX ON many (b);
+CREATE INDEX ON many USING gin (d);
+ANALYZE many;
+CREATE FUNCTION lossy(query text) RETURNS bool LANGUAGE plpgsql AS $$
+DECLARE
+    plan json;
+BEGIN
+    EXECUTE 'EXPLAIN (ANALYZE, COSTS OFF, TIMING OFF, SUMMARY OFF, FORMAT JSON) ' || query INTO plan;
+    RETURN plan::text ~ '"Lossy Heap Blocks": [1-9]';
+END $$;
+SELECT work_mem, query, lossy(query), dig(query) FROM unnest(array['64kB', '40MB']) work_mem,
+    LATERAL (SELECT set_config('work_mem', work_mem, false)) s,
+    unnest(array['SELECT count(*) FROM many WHERE a < 300000', 'SELECT c FROM many WHERE a BETWEEN 1000 AND 350000',
+        'SELECT count(c) FROM many WHERE b < 500 OR a > 390000', 'SELECT b FROM many WHERE d @> ARRAY[7] AND a > 1000',
+        'SELECT count(*) FROM many WHERE d && ARRAY[1,2]', 'SELECT b, m FROM many m WHERE d @> ARRAY[49, 2] AND b < 100']) query;
+SET work_mem = '64kB';
 SELECT dig('SELECT o.x, (SELECT count(*) FROM t WHERE c = o.x AND a < o.x * 1000) FROM generate_series(0,8) o(x)');
 SELECT dig('SELECT o.x, l.* FROM generate_series(0,8) o(x), LATERAL (SELECT a,b FROM t WHERE a BETWEEN x*100 AND x*100+3 OR a = x*2000) l');
 SET enable_indexscan=on;

@@ -26,6 +26,8 @@
 //!   context's reset callback removes it, after an ERROR as well. So a slot at an address that is
 //!   used again never inherits columns.
 //! - A column that is left out is NULL in the slot's tuple; no expression of the plan reads it.
+//! - Conditions of a bitmap are checked again only for the rows of which the bitmap says so: those
+//!   of blocks of which it has forgotten the rows, and of indexes that are inexact.
 
 mod checks;
 mod plan;
@@ -54,6 +56,7 @@ pub type Columns = Rc<[bool]>;
 struct Registration {
     query: usize,
     columns: Columns,
+    rechecked: Columns,
 }
 
 /// Sets of columns that are kept for the next statements.
@@ -104,12 +107,16 @@ pub unsafe fn install(is_ours: fn(Table<'_>) -> bool) {
     }
 }
 
-/// The columns that are read of the rows in a slot; `None` if all may be.
+/// The columns that are read of the rows in a slot, whose conditions are checked again or not;
+/// `None` if all may be.
 #[inline]
-pub fn of_slot(slot: Slot<'_>) -> Option<Columns> {
+pub fn of_slot(slot: Slot<'_>, is_rechecked: bool) -> Option<Columns> {
     SLOTS.with_borrow(|slots| {
         let registration = slots.get(&slot.address())?;
-        Some(Rc::clone(&registration.columns))
+        Some(Rc::clone(match is_rechecked {
+            true => &registration.rechecked,
+            false => &registration.columns,
+        }))
     })
 }
 
@@ -170,6 +177,7 @@ unsafe extern "C-unwind" fn register(query: *mut pg_sys::QueryDesc) {
                 let registration = Registration {
                     query: number,
                     columns: scan.columns,
+                    rechecked: scan.rechecked,
                 };
                 slots.insert(scan.slot as usize, registration);
             }

@@ -5,6 +5,8 @@
 //! parent node the code below lists the outputs of its child that it reads. Node types that are not
 //! named here read everything.
 
+use std::rc::Rc;
+
 use pgrx::pg_sys;
 
 use super::row_marks::Marks;
@@ -130,6 +132,8 @@ pub(super) struct Scan {
     pub(super) slot: *mut pg_sys::TupleTableSlot,
     /// None at all if the scan does not look at the slot.
     pub(super) columns: Columns,
+    /// Those that are read of a row whose conditions are checked again.
+    pub(super) rechecked: Columns,
 }
 
 /// The scans of one plan.
@@ -231,23 +235,41 @@ impl Scans {
             }
             let column_count = (*(*table).rd_att).natts as usize;
             let is_index_only = (*scan).ps.type_ == pg_sys::NodeTag::T_IndexOnlyScanState;
-            let (slot, columns) = if is_index_only {
+            if is_index_only {
                 // The scan clears the slot as soon as it knows that the row is visible.
                 let slot = (*scan.cast::<pg_sys::IndexOnlyScanState>()).ioss_TableSlot;
-                (slot, columns_where(0, |_| false))
-            } else {
-                let read = read_of_row(scan, plan, rti as i32, outputs);
-                if read.has_whole_row() {
-                    return;
+                let columns = columns_where(0, |_| false);
+                let rechecked = Rc::clone(&columns);
+                self.scans.push(Scan {
+                    slot,
+                    columns,
+                    rechecked,
+                });
+                return;
+            }
+            let read = read_of_row(scan, plan, rti as i32, outputs);
+            if read.has_whole_row() {
+                return;
+            }
+            let is_read = |column: usize| read.contains(column as i32 + 1);
+            let columns = columns_where(column_count, is_read);
+            let rechecked = match (*plan).plan.type_ {
+                pg_sys::NodeTag::T_BitmapHeapScan => {
+                    let mut rechecked = read;
+                    let scan = plan.cast::<pg_sys::BitmapHeapScan>();
+                    rechecked.pull((*scan).bitmapqualorig, rti as i32);
+                    let is_whole = rechecked.has_whole_row();
+                    let is_read = |column: usize| is_whole || rechecked.contains(column as i32 + 1);
+                    columns_where(column_count, is_read)
                 }
-                let is_read = |column: usize| read.contains(column as i32 + 1);
-                (
-                    (*scan).ss_ScanTupleSlot,
-                    columns_where(column_count, is_read),
-                )
+                _ => Rc::clone(&columns),
             };
-            if is_index_only || columns.contains(&false) {
-                self.scans.push(Scan { slot, columns });
+            if columns.contains(&false) {
+                self.scans.push(Scan {
+                    slot: (*scan).ss_ScanTupleSlot,
+                    columns,
+                    rechecked,
+                });
             }
         }
     }
@@ -268,7 +290,7 @@ impl Scans {
 }
 
 /// The columns of its table that a scan reads: for the outputs that its parent reads, and for
-/// conditions that it checks on rows.
+/// conditions that it checks on rows, beside those that a bitmap asks to be checked again.
 ///
 /// # Safety
 /// State and plan are those of one started scan.
@@ -294,10 +316,6 @@ unsafe fn read_of_row(
                 let scan = plan.cast::<pg_sys::IndexScan>();
                 read.pull((*scan).indexqualorig, rti);
                 read.pull((*scan).indexorderbyorig, rti);
-            }
-            pg_sys::NodeTag::T_BitmapHeapScan => {
-                let scan = plan.cast::<pg_sys::BitmapHeapScan>();
-                read.pull((*scan).bitmapqualorig, rti);
             }
             _ => {}
         }

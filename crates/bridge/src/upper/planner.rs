@@ -89,6 +89,13 @@ impl Planner<'_> {
         unsafe { (*self.output).consider_parallel && !(*self.input).partial_pathlist.is_null() }
     }
 
+    /// Whether PostgreSQL's own plan finds the rows by an index, and evaluates the query's
+    /// expressions for these only.
+    pub fn has_index_plan(&self) -> bool {
+        // SAFETY: the planner runs as long as this lives, and has chosen the input's paths.
+        unsafe { finds_by_index((*self.input).cheapest_total_path) }
+    }
+
     /// The share of rows of which the expression is true.
     pub fn selectivity(&self, node: Node<'_>) -> f64 {
         let kind = pg_sys::JoinType::JOIN_INNER;
@@ -137,6 +144,29 @@ impl Planner<'_> {
     pub fn planned(&self, table: &QueriedTable) -> PlannedTable<'_> {
         // SAFETY: the planner runs as long as this lives.
         unsafe { PlannedTable::of(self.root, table.rel()) }
+    }
+}
+
+/// Whether a path, or one of its children, finds rows by a condition on an index.
+///
+/// # Safety
+/// A path of the planner's, or NULL.
+unsafe fn finds_by_index(path: *mut pg_sys::Path) -> bool {
+    // SAFETY: as for this function; a node's tag tells its type.
+    unsafe {
+        let children = match path.as_ref().map(|path| path.type_) {
+            Some(pg_sys::NodeTag::T_IndexPath) => {
+                return !(*path.cast::<pg_sys::IndexPath>()).indexclauses.is_null();
+            }
+            Some(pg_sys::NodeTag::T_BitmapHeapPath) => return true,
+            Some(pg_sys::NodeTag::T_AppendPath) => (*path.cast::<pg_sys::AppendPath>()).subpaths,
+            Some(pg_sys::NodeTag::T_MergeAppendPath) => {
+                (*path.cast::<pg_sys::MergeAppendPath>()).subpaths
+            }
+            _ => return false,
+        };
+        let children = PgList::<pg_sys::Path>::from_pg(children);
+        children.iter_ptr().any(|child| finds_by_index(child))
     }
 }
 

@@ -17,14 +17,15 @@ impl BitmapScans for TwoSides {
         scan::hides_hot(scan, slot)
     }
 
-    fn fetch_cold(scan: &mut Scan<'_>, tid: Tid, slot: Slot<'_>) -> bool {
+    fn fetch_cold(scan: &mut Scan<'_>, tid: Tid, slot: Slot<'_>, is_rechecked: bool) -> bool {
         let Some(row) = tid.row() else {
             return false;
         };
         let (table, snapshot) = (scan.table(), scan.snapshot());
-        let reader = match &mut scan.state().reader {
+        // Rows that are checked again have a reader of their own: it reads more columns.
+        let reader = match &mut scan.state().readers[usize::from(is_rechecked)] {
             Some(reader) if reader.serves(slot) => reader,
-            other => other.insert(PointReader::for_slot(slot)),
+            other => other.insert(PointReader::for_slot(slot, is_rechecked)),
         };
         let found = reader.fetch(table, row, snapshot, slot);
         if found && reader.reads_whole_rows() {

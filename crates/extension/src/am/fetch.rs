@@ -207,7 +207,7 @@ impl RowFetches for TwoSides {
         // A scan uses one slot for its rows; another slot may belong to another plan.
         let mut reader = match reader {
             Some(reader) if reader.serves(slot) => reader,
-            _ => Box::new(PointReader::for_slot(slot)),
+            _ => Box::new(PointReader::for_slot(slot, false)),
         };
         // The row before it stays in the slot until then, because its memory serves the next one.
         let found = reader.fetch(table, row, snapshot, slot);

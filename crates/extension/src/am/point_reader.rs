@@ -101,11 +101,12 @@ impl PointReader {
         }
     }
 
-    /// A reader of the columns that are needed by the plan whose scan uses this slot.
-    pub fn for_slot(slot: Slot<'_>) -> PointReader {
+    /// A reader of the columns that are needed by the plan whose scan uses this slot;
+    /// `is_rechecked` tells whether it checks a bitmap's conditions again.
+    pub fn for_slot(slot: Slot<'_>, is_rechecked: bool) -> PointReader {
         PointReader {
             slot: slot.address(),
-            ..PointReader::of(Wanted::in_slot(slot))
+            ..PointReader::of(Wanted::in_slot(slot, is_rechecked))
         }
     }
 

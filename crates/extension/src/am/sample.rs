@@ -222,7 +222,7 @@ impl SampleScans for TwoSides {
             return false;
         };
         howdah_bridge::check_for_interrupts!();
-        let wanted = Wanted::in_slot(slot);
+        let wanted = Wanted::in_slot(slot, false);
         if !plan.load(table, block.group, &wanted) {
             return false;
         }

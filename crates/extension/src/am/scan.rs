@@ -49,8 +49,9 @@ pub(super) type Scan<'a> = OpenScan<'a, TwoSides>;
 pub(super) struct ScanState<'a> {
     cursor: Option<ColdCursor<'a>>,
     tid_range: Option<TidRange>,
-    /// Of a bitmap scan: the reader of its cold rows, made for the first one.
-    pub reader: Option<PointReader>,
+    /// Of a bitmap scan: the readers of its cold rows, made for the first one: of those whose
+    /// conditions are not checked again, and of the others.
+    pub readers: [Option<PointReader>; 2],
     pub sample: SampleState<'a>,
     pub analyze: AnalyzeState<'a>,
 }

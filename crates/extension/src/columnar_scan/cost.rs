@@ -305,8 +305,9 @@ const VECTOR_VALUE: f64 = 0.04;
 /// The same for text and other types that are not passed by value.
 const VECTOR_STRING: f64 = 0.4;
 /// Decoding each byte of documents, arrays and other values that are no text, in the same units:
-/// about half a nanosecond (1.3 in the few columns that lie in compressed frames).
-const IMAGE_BYTE: f64 = 0.015;
+/// about half a nanosecond, where a row of a ColumnarScan with such a value takes one for each byte
+/// (1.3 in the few columns that lie in compressed frames).
+const IMAGE_BYTE: f64 = 0.05;
 /// Copying and verifying a page for values that no row is left of, in units of `cpu_tuple_cost`:
 /// about 2.5 µs. Those of rows that are left include it.
 const COPIED_PAGE: f64 = 25.0;
@@ -326,6 +327,21 @@ pub const FIRST_VALUE: f64 = 1.0;
 /// Opening each further table, in the same units.
 const TABLE: f64 = 50.0;
 
+/// The conditions of a Vectorized plan.
+#[derive(Clone, Copy)]
+pub struct Filter {
+    pub conjuncts: usize,
+    /// What those cost for each row that read values of any length.
+    pub each: f64,
+}
+
+impl Filter {
+    /// Its work on a row, in units of `cpu_operator_cost`.
+    fn work(self) -> f64 {
+        self.conjuncts as f64 * PUSHED_OPERATOR + self.each / unit_costs().operator
+    }
+}
+
 /// The least cost of a Vectorized plan for any query over tables with this many row groups.
 pub fn least_cost_of_vectorized(groups: u32) -> f64 {
     (f64::from(groups) * GROUP / 4.0 + RUN) * unit_costs().tuple
@@ -344,7 +360,7 @@ impl Reading {
     }
 
     /// The cost for a Vectorized plan of reading these attributes.
-    pub fn cost(&self, attributes: &[usize], conjuncts: usize, threads: usize) -> f64 {
+    pub fn cost(&self, attributes: &[usize], filter: Filter, threads: usize) -> f64 {
         let estimate = &self.estimate;
         let values: f64 = (attributes.iter())
             .map(|&i| {
@@ -352,8 +368,7 @@ impl Reading {
                 vector_value(&self.layout.attributes[i]) + of_images
             })
             .sum();
-        let cold = estimate.touched_rows * conjuncts as f64 * PUSHED_OPERATOR
-            + estimate.selected_rows * values;
+        let cold = estimate.touched_rows * filter.work() + estimate.selected_rows * values;
         let copied_pages: f64 = (attributes.iter())
             .filter(|i| !self.filtered.contains(i))
             .map(|&i| estimate.attribute_pages[i])
@@ -394,7 +409,7 @@ const SMALL_ROWS: u64 = 2 * ZONE_ROWS as u64;
 pub fn small_reading<'a>(
     table: &QueriedTable,
     attributes: impl Iterator<Item = &'a AttributeLayout>,
-    conjuncts: usize,
+    filter: Filter,
     threads: usize,
 ) -> Option<f64> {
     let cold = planned_size(table.oid)?.cold;
@@ -408,7 +423,7 @@ pub fn small_reading<'a>(
         values += vector_value(attribute);
         attribute_count += 1;
     }
-    let work = cold.stored_rows as f64 * conjuncts as f64 * PUSHED_OPERATOR + rows * values;
+    let work = cold.stored_rows as f64 * filter.work() + rows * values;
     Some(
         table.cost_of_pages()
             + cost_of_cold_rows(f64::from(cold.groups), work, threads)

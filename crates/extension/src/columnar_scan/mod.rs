@@ -49,7 +49,7 @@ mod units;
 use howdah_bridge::scan::{self, Begun, Clause, ColdRows, Offer, PlannedTable, Scanner};
 
 pub use cost::{
-    FIRST_ROW, FIRST_VALUE, ROWS_OF_A_THREAD, STRING_GROUP, cost_of_passing, cost_of_run,
+    FIRST_ROW, FIRST_VALUE, Filter, ROWS_OF_A_THREAD, STRING_GROUP, cost_of_passing, cost_of_run,
     hot_reading, layout_of, least_cost_of_vectorized, reading, small_reading,
 };
 

@@ -176,9 +176,10 @@ pub enum Wanted {
 }
 
 impl Wanted {
-    /// The columns of the rows in a slot that any expression reads.
-    pub fn in_slot(slot: Slot<'_>) -> Wanted {
-        needed_columns::of_slot(slot).map_or(Wanted::All, Wanted::Some)
+    /// The columns of the rows in a slot that any expression reads; `is_rechecked` tells whether
+    /// conditions of a bitmap are among these.
+    pub fn in_slot(slot: Slot<'_>, is_rechecked: bool) -> Wanted {
+        needed_columns::of_slot(slot, is_rechecked).map_or(Wanted::All, Wanted::Some)
     }
 
     /// The columns of a row that is locked and stored in a slot that any expression reads.

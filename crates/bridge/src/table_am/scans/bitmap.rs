@@ -36,7 +36,13 @@ pub trait BitmapScans: TableScans {
     fn hides_hot(scan: &OpenScan<'_, Self>, slot: Slot<'_>) -> bool;
 
     /// Stores the row at a cold TID in the slot, if there is one and the scan's snapshot sees it.
-    fn fetch_cold(scan: &mut OpenScan<'_, Self>, tid: Tid, slot: Slot<'_>) -> bool;
+    /// `is_rechecked` tells whether the bitmap's conditions are checked again on it.
+    fn fetch_cold(
+        scan: &mut OpenScan<'_, Self>,
+        tid: Tid,
+        slot: Slot<'_>,
+        is_rechecked: bool,
+    ) -> bool;
 }
 
 pub(super) fn set<A: BitmapScans>(routine: &mut Routine) {
@@ -378,9 +384,9 @@ fn next_cold<A: BitmapScans>(scan: &mut OpenScan<'_, A>, slot: Slot<'_>) -> bool
         let Some(offset) = state.next_offset() else {
             return false;
         };
-        let tid = Tid::new(state.block, offset);
+        let (tid, is_rechecked) = (Tid::new(state.block, offset), state.recheck);
         crate::check_for_interrupts!();
-        if A::fetch_cold(scan, tid, slot) {
+        if A::fetch_cold(scan, tid, slot, is_rechecked) {
             return true;
         }
     }
