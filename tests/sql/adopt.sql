@@ -218,6 +218,31 @@ INSERT INTO toasted VALUES (10006, 'new');
 RESET enable_seqscan;
 RESET howdah.columnar_scan;
 
+-- A table that needed no TOAST relation as heap gets one while its rows are written anew, in time for them.
+CREATE TABLE slim (id int, k int) USING heap;
+INSERT INTO slim SELECT i, i % 10 FROM generate_series(1, 20000) i;
+CREATE INDEX slim_k ON slim (k);
+CREATE MATERIALIZED VIEW seen USING heap AS SELECT id FROM slim;
+BEGIN;
+SAVEPOINT a;
+ALTER TABLE slim SET ACCESS METHOD howdah;
+SELECT count(*), sum(id) FROM slim;
+ROLLBACK TO a;
+ALTER TABLE slim SET ACCESS METHOD howdah;
+SAVEPOINT b;
+DELETE FROM slim WHERE id > 19000;
+ROLLBACK TO b;
+COMMIT;
+ALTER MATERIALIZED VIEW seen SET ACCESS METHOD howdah;
+SELECT table_name, cold_rows > 10000 AS is_cold FROM howdah.tables WHERE table_name IN ('slim', 'seen') ORDER BY 1;
+SELECT count(*), sum(id) FROM slim WHERE k = 3;
+SELECT c.relname, t.relname = 'pg_toast_' || c.oid AS has_its_name FROM pg_class c JOIN pg_class t ON t.oid = c.reltoastrelid
+    WHERE c.relname IN ('slim', 'seen') ORDER BY 1;
+ALTER TABLE slim SET ACCESS METHOD heap;
+SELECT reltoastrelid FROM pg_class WHERE relname = 'slim';
+SELECT count(*), sum(id) FROM slim;
+CALL howdah.compact(0);
+
 SET client_min_messages = warning;
 DROP SCHEMA adopt CASCADE;
 DROP ROLE howdah_stranger;

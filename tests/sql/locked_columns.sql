@@ -99,5 +99,34 @@ INSERT INTO h (id, s) SELECT x, 'outer' FROM generate_series(100, 1100, 100) x
 SELECT count(*) FROM ((TABLE t EXCEPT ALL TABLE h) UNION ALL (TABLE h EXCEPT ALL TABLE t)) d;
 SELECT count(*), count(DISTINCT a), count(*) FILTER (WHERE c LIKE '%i') FROM t;
 
+-- A lock is given back once a mark replaces it: that of a BEFORE trigger, of ON CONFLICT, of FOR UPDATE.
+CREATE TABLE marked (id int PRIMARY KEY, a int, b int) USING howdah;
+SET howdah.debug_force_cold = on;
+INSERT INTO marked SELECT x, 0, 0 FROM generate_series(1, 5000) x;
+RESET howdah.debug_force_cold;
+CREATE FUNCTION same() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN IF tg_op = ''DELETE'' THEN RETURN OLD; END IF; RETURN NEW; END';
+CREATE TRIGGER same BEFORE UPDATE OR DELETE ON marked FOR EACH ROW EXECUTE FUNCTION same();
+CREATE VIEW row_locks AS SELECT count(*) FROM pg_locks WHERE locktype = 'tuple' AND pid = pg_backend_pid() AND relation = 'marked'::regclass;
+BEGIN;
+UPDATE marked SET a = 1 WHERE id <= 200;
+UPDATE marked SET id = id + 10000 WHERE id BETWEEN 201 AND 230;
+DELETE FROM marked WHERE id BETWEEN 301 AND 330;
+INSERT INTO marked SELECT x, 1, 1 FROM generate_series(401, 430) x ON CONFLICT (id) DO UPDATE SET a = 2;
+MERGE INTO marked USING generate_series(501, 530) x ON x = id WHEN MATCHED THEN UPDATE SET b = 3;
+SELECT count < 5 AS few FROM row_locks;
+-- Not before the subtransaction that has changed the row ends.
+SELECT id FROM marked WHERE id = 600 FOR UPDATE;
+SAVEPOINT a;
+UPDATE marked SET a = 4 WHERE id = 600;
+SELECT id FROM marked WHERE id = 601 FOR UPDATE;
+UPDATE marked SET a = 4 WHERE id = 601;
+SELECT count BETWEEN 1 AND 5 AS kept FROM row_locks;
+ROLLBACK TO a;
+SELECT count BETWEEN 1 AND 5 AS kept FROM row_locks;
+SELECT id FROM marked WHERE id = 600 FOR UPDATE;
+UPDATE marked SET a = 5 WHERE id = 600;
+COMMIT;
+SELECT a, b, count(*) FROM marked GROUP BY 1, 2 ORDER BY 1, 2;
+
 SET client_min_messages = warning;
 DROP SCHEMA locked_columns CASCADE;

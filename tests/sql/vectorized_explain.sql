@@ -108,7 +108,9 @@ BEGIN
 END $$;
 SELECT masked('EXPLAIN (ANALYZE, COSTS OFF, SUMMARY OFF, TIMING OFF, BUFFERS OFF) SELECT grp, count(*) FROM t WHERE id > 20000 GROUP BY grp');
 SELECT masked('EXPLAIN (ANALYZE, COSTS OFF, SUMMARY OFF, TIMING OFF, BUFFERS OFF) SELECT count(*), max(id) FROM p');
+SET howdah.debug_force_vectorized = on;
 SELECT masked('EXPLAIN (ANALYZE, COSTS OFF, SUMMARY OFF, TIMING OFF, BUFFERS OFF) SELECT upper(w), count(*) FROM t WHERE mine(id) % 3 = 1 AND id > 20000 GROUP BY 1');
+RESET howdah.debug_force_vectorized;
 -- Partitions that parameters of the run leave out.
 SELECT masked('EXPLAIN (ANALYZE, COSTS OFF, SUMMARY OFF, TIMING OFF, BUFFERS OFF) SELECT count(*), max(id) FROM p WHERE k = (SELECT 2)');
 -- Figures are those of all runs, one for each outer row.

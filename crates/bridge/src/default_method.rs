@@ -76,7 +76,8 @@ unsafe fn repacked(copy: &pg_sys::RangeVar) -> Option<pg_sys::Oid> {
 }
 
 fn method_of(table: pg_sys::Oid) -> Option<CString> {
-    let method = crate::names::class_row(table, |row| row.relam)?;
+    let is_table = |row: &pg_sys::FormData_pg_class| row.relkind as u8 == pg_sys::RELKIND_RELATION;
+    let method = crate::names::class_row(table, |row| is_table(row).then_some(row.relam))??;
     // SAFETY: the name is NULL or a copy.
     unsafe {
         let name = pg_sys::get_am_name(method);

@@ -91,11 +91,6 @@ impl MaintainedTable {
         // SAFETY: it is active until this is dropped.
         unsafe { Snapshot::from_raw(self.snapshot) }
     }
-
-    /// Whether another backend waits for a lock that conflicts with ours.
-    pub fn has_waiters(&self) -> bool {
-        has_waiters(self.table())
-    }
 }
 
 /// Whether another backend waits for a lock on a maintained table that conflicts with its own.

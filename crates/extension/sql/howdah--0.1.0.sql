@@ -14,6 +14,7 @@ DROP FUNCTION howdah.check_schema();
 
 CREATE FUNCTION howdah.howdah_tableam_handler(internal) RETURNS table_am_handler
     LANGUAGE c STRICT AS 'MODULE_PATHNAME', 'howdah_tableam_handler';
+COMMENT ON FUNCTION howdah.howdah_tableam_handler IS 'handler of the table access method howdah';
 
 CREATE ACCESS METHOD howdah TYPE TABLE HANDLER howdah.howdah_tableam_handler;
 COMMENT ON ACCESS METHOD howdah IS 'heap with a columnar cold side';
@@ -31,6 +32,7 @@ CREATE FUNCTION howdah.table_options(
     OUT compaction boolean,
     OUT grouped_columns text[]
 ) RETURNS SETOF record LANGUAGE c STRICT ROWS 1 AS 'MODULE_PATHNAME', 'table_options_wrapper';
+COMMENT ON FUNCTION howdah.table_options IS 'options of a howdah table; see howdah.options';
 
 CREATE VIEW howdah.options AS
 SELECT l.objoid::pg_catalog.regclass AS relation, o.*
@@ -80,6 +82,7 @@ CREATE FUNCTION howdah.table_sizes(
     OUT cold_bytes bigint,
     OUT cold_raw_bytes bigint
 ) RETURNS SETOF record LANGUAGE c STRICT ROWS 1 COST 1000 AS 'MODULE_PATHNAME', 'table_sizes_wrapper';
+COMMENT ON FUNCTION howdah.table_sizes IS 'sizes of both sides of a howdah table; see howdah.tables';
 
 CREATE FUNCTION howdah.table_row_groups(
     relation regclass,
@@ -91,6 +94,7 @@ CREATE FUNCTION howdah.table_row_groups(
     OUT body_bytes bigint,
     OUT raw_bytes bigint
 ) RETURNS SETOF record LANGUAGE c STRICT COST 1000 AS 'MODULE_PATHNAME', 'table_row_groups_wrapper';
+COMMENT ON FUNCTION howdah.table_row_groups IS 'row groups of a howdah table; see howdah.row_groups';
 
 CREATE FUNCTION howdah.table_column_chunks(
     relation regclass,
@@ -104,6 +108,7 @@ CREATE FUNCTION howdah.table_column_chunks(
     OUT min text,
     OUT max text
 ) RETURNS SETOF record LANGUAGE c STRICT COST 1000 AS 'MODULE_PATHNAME', 'table_column_chunks_wrapper';
+COMMENT ON FUNCTION howdah.table_column_chunks IS 'column chunks of a howdah table; see howdah.column_chunks';
 
 CREATE VIEW howdah.tables AS
 SELECT n.nspname AS schema_name,
@@ -261,6 +266,7 @@ CREATE FUNCTION howdah.table_scans(
     OUT zones_skipped bigint,
     OUT row_groups_read_by_row bigint
 ) RETURNS SETOF record LANGUAGE c STRICT ROWS 1 AS 'MODULE_PATHNAME', 'table_scans_wrapper';
+COMMENT ON FUNCTION howdah.table_scans IS 'how cold rows of a howdah table were read; see howdah.stat_scans';
 
 CREATE VIEW howdah.stat_scans AS
 SELECT c.oid::pg_catalog.regclass AS relation, s.*
@@ -279,6 +285,7 @@ CREATE FUNCTION howdah.vectorized_functions(
     OUT exact text
 ) RETURNS SETOF record LANGUAGE c STRICT IMMUTABLE PARALLEL SAFE
     AS 'MODULE_PATHNAME', 'vectorized_functions_wrapper';
+COMMENT ON FUNCTION howdah.vectorized_functions IS 'functions that Vectorized plans compute themselves; see howdah.functions';
 
 CREATE VIEW howdah.functions AS
 SELECT f.name,
@@ -325,6 +332,7 @@ CREATE FUNCTION howdah.compactions(
     OUT groups_moved bigint,
     OUT groups_merged bigint
 ) RETURNS SETOF record LANGUAGE c STRICT VOLATILE AS 'MODULE_PATHNAME', 'compactions_wrapper';
+COMMENT ON FUNCTION howdah.compactions IS 'running compactions; see howdah.stat_progress_compact';
 
 CREATE VIEW howdah.stat_progress_compact AS
 SELECT c.pid,

@@ -234,6 +234,26 @@ fn a_merge_that_gives_way_half_way_doubles_no_row() -> anyhow::Result<()> {
     Ok(())
 }
 
+/// Each waits for the other's lock. If they gave way to each other, none would come to an end.
+#[test]
+fn two_compactions_of_a_table_end() -> anyhow::Result<()> {
+    let (primary, mut session) = start_with_table("two-compactions")?;
+    let before = query(&mut session, &format!("{DIGEST} FROM t"))?;
+    let calls = [(), ()].map(|()| -> anyhow::Result<_> {
+        let mut other = primary.session()?;
+        other.batch_execute("SET statement_timeout = '60s'")?;
+        Ok(in_background(other, "CALL howdah.compact('t')".to_owned()))
+    });
+    for call in calls {
+        assert_eq!(joined(call?), "0 rows");
+    }
+    assert_eq!(query(&mut session, &format!("{DIGEST} FROM t"))?, before);
+    // Giving way left 160 MB within half a minute.
+    let state = "SELECT cold_rows, pg_table_size(relation) < 16 << 20 FROM howdah.tables";
+    assert_eq!(query(&mut session, state)?, "20000|t");
+    Ok(())
+}
+
 /// Rows of pages that are changed while the group is written stay hot; the group hides them from
 /// every snapshot, whatever its order and its indexes.
 #[test]

@@ -23,15 +23,29 @@ pub(crate) unsafe fn supply_rows(rel: *mut pg_sys::RelOptInfo) -> bool {
     }
 }
 
+/// What PostgreSQL puts on top of a table's paths, to compute the targets of the query or to gather
+/// the rows of workers, is looked through.
+///
 /// # Safety
 /// A path of a table.
 unsafe fn is_foreign(path: *mut pg_sys::Path) -> bool {
     use pg_sys::NodeTag::{
-        T_AppendPath, T_CustomPath, T_ForeignPath, T_MergeAppendPath, T_SubqueryScanPath,
+        T_AppendPath, T_CustomPath, T_ForeignPath, T_GatherMergePath, T_GatherPath,
+        T_IncrementalSortPath, T_MaterialPath, T_MergeAppendPath, T_ProjectSetPath,
+        T_ProjectionPath, T_SortPath, T_SubqueryScanPath,
     };
     // SAFETY: the tag tells the kind of path.
     unsafe {
         match (*path).type_ {
+            T_ProjectionPath => is_foreign((*path.cast::<pg_sys::ProjectionPath>()).subpath),
+            T_ProjectSetPath => is_foreign((*path.cast::<pg_sys::ProjectSetPath>()).subpath),
+            T_GatherPath => is_foreign((*path.cast::<pg_sys::GatherPath>()).subpath),
+            T_GatherMergePath => is_foreign((*path.cast::<pg_sys::GatherMergePath>()).subpath),
+            T_MaterialPath => is_foreign((*path.cast::<pg_sys::MaterialPath>()).subpath),
+            // The one begins with the other.
+            T_SortPath | T_IncrementalSortPath => {
+                is_foreign((*path.cast::<pg_sys::SortPath>()).subpath)
+            }
             T_CustomPath => {
                 let methods = (*path.cast::<pg_sys::CustomPath>()).methods;
                 !std::ptr::eq(methods, &PATH_METHODS.0)

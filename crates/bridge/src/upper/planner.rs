@@ -103,13 +103,22 @@ impl Planner<'_> {
         unsafe { pg_sys::clause_selectivity(self.root, node.raw(), 0, kind, std::ptr::null_mut()) }
     }
 
-    /// The expected number of different values of the columns of an expression among so many rows.
-    pub fn distinct_arguments(&self, node: Node<'_>, rows: f64) -> f64 {
-        // SAFETY: the planner runs as long as this lives; the list is made anew.
+    /// The number of different values in the table of the only column of an expression.
+    pub fn distinct_arguments(&self, node: Node<'_>) -> f64 {
+        // SAFETY: the planner runs as long as this lives; the list is made anew. What is examined
+        // is a variable of the query, and its statistics are released by the function they name.
         unsafe {
-            let variables = pg_sys::pull_var_clause(node.raw(), 0);
-            let (rows, nulls) = (rows.max(1.0), std::ptr::null_mut());
-            pg_sys::estimate_num_groups(self.root, variables, rows, nulls, std::ptr::null_mut())
+            let variables = PgList::<pg_sys::Node>::from_pg(pg_sys::pull_var_clause(node.raw(), 0));
+            let Some(variable) = variables.get_ptr(0) else {
+                return 1.0;
+            };
+            let (mut examined, mut is_default) = (pg_sys::VariableStatData::default(), false);
+            pg_sys::examine_variable(self.root, variable, 0, &mut examined);
+            let count = pg_sys::get_variable_numdistinct(&mut examined, &mut is_default);
+            if let (Some(free), false) = (examined.freefunc, examined.statsTuple.is_null()) {
+                free(examined.statsTuple);
+            }
+            count
         }
     }
 

@@ -124,6 +124,9 @@ pub struct KnownGroups {
     seen_by: Seen,
     /// How many of them hold their hidden rows, in up to 16 kB each.
     sets: usize,
+    /// Rows among which the snapshot sees no group: index entries may lead to many of them, until
+    /// VACUUM may remove what a merge has left.
+    unseen: Range<u64>,
 }
 
 /// Groups of a scan that are remembered, and how many of them may hold their hidden rows.
@@ -135,6 +138,21 @@ impl KnownGroups {
     pub fn clear(&mut self) {
         self.groups.clear();
         (self.at, self.sets) = (0, 0);
+        self.unseen = 0..0;
+    }
+
+    /// Whether a row is known to be in no group that this snapshot sees.
+    pub fn is_unseen(&self, row: RowNumber, seen_by: Seen) -> bool {
+        self.seen_by == seen_by && self.unseen.contains(&row.0)
+    }
+
+    /// Notes rows that are in no group which this snapshot sees.
+    pub fn note_unseen(&mut self, rows: Range<u64>, seen_by: Seen) {
+        if self.seen_by != seen_by {
+            self.clear();
+            self.seen_by = seen_by;
+        }
+        self.unseen = rows;
     }
 
     /// The rows of the group that was found last, if it is known under this snapshot and none of
@@ -281,6 +299,27 @@ mod tests {
         groups.take_in(group(512, 256), (4_096, 8));
         assert_eq!(groups.turn_to(RowNumber(0), (4_096, 8)), None);
         assert_eq!(groups.turn_to(RowNumber(513), (4_096, 8)), Some(1));
+    }
+
+    #[test]
+    fn rows_without_a_group_are_those_of_one_snapshot() {
+        let mut groups = known();
+        groups.note_unseen(768..2_048, SEEN);
+        assert!(groups.is_unseen(RowNumber(768), SEEN) && groups.is_unseen(RowNumber(2_047), SEEN));
+        assert!(
+            !groups.is_unseen(RowNumber(767), SEEN) && !groups.is_unseen(RowNumber(2_048), SEEN)
+        );
+        assert!(!groups.is_unseen(RowNumber(768), (4_096, 8)));
+        assert_eq!(
+            groups.turn_to(RowNumber(512), SEEN),
+            Some(0),
+            "groups stay known"
+        );
+        groups.note_unseen(1_000..1_001, (4_096, 8));
+        assert!(!groups.is_unseen(RowNumber(1_000), SEEN));
+        assert_eq!(groups.turn_to(RowNumber(512), (4_096, 8)), None);
+        groups.take_in(group(512, 256), SEEN);
+        assert!(!groups.is_unseen(RowNumber(1_000), (4_096, 8)));
     }
 
     #[test]

@@ -55,11 +55,16 @@ pub struct PointReader {
     hidden: Option<Hidden>,
     /// Whether no snapshot can see a group where the row that was fetched last would be.
     is_nowhere: bool,
+    /// Rows without a group that were asked about one by one.
+    unseen: u32,
 }
 
 /// The number of rows of a group whose marks are looked up one by one before all its marks are
 /// read.
 const FEW_ROWS: u32 = 32;
+
+/// Rows without a group are looked up one by one until they are so many.
+const FEW_UNSEEN: u32 = 2;
 
 enum Found {
     Stored(GroupEntry, u32),
@@ -98,6 +103,7 @@ impl PointReader {
             groups: KnownGroups::default(),
             hidden: None,
             is_nowhere: false,
+            unseen: 0,
         }
     }
 
@@ -160,8 +166,18 @@ impl PointReader {
         {
             return Some(Found::Stored(last.entry, position));
         }
+        if snapshot.is_mvcc() && self.groups.is_unseen(row, seen_by) {
+            self.is_nowhere = directory::is_nowhere(store, row);
+            return None;
+        }
         let Some(placed) = or_raise(table.oid(), directory::group_of(store, row, snapshot)) else {
             self.is_nowhere = directory::is_nowhere(store, row);
+            self.unseen += 1;
+            if snapshot.is_mvcc() && self.unseen >= FEW_UNSEEN {
+                let unseen = directory::unseen_around(store, row, snapshot);
+                self.groups
+                    .note_unseen(or_raise(table.oid(), unseen), seen_by);
+            }
             return None;
         };
         if snapshot.is_dirty() && constraint_checks::passes(&placed.entry, snapshot) {

@@ -38,6 +38,7 @@ use howdah_bridge::transactions::writing_command;
 use howdah_bridge::xid::{CommandId, Xid};
 use howdah_columnar::{MAX_ROWS, RowGroupBuilder};
 
+use super::progress::must_yield;
 use super::task::{Task, open};
 use super::throttle;
 use crate::errors::{ColdError, or_raise};
@@ -143,7 +144,7 @@ pub fn merge_groups(task: &Task, refused: &HashSet<GroupId>) -> Merge {
     if run.is_empty() {
         return Merge::Nothing;
     }
-    if step.has_waiters() {
+    if must_yield(step.table()) {
         return Merge::Yielded;
     }
     or_raise(task.table, replace(task, &step, &store, &run, horizon))
@@ -391,7 +392,7 @@ fn write_successor(
     let indexed = if indexes.is_empty() { 0 } else { run.len() };
     for nth in 0..indexed {
         throttle::pay(table);
-        if step.has_waiters() {
+        if must_yield(step.table()) {
             return Ok(None);
         }
         source.each(nth, |row| {

@@ -17,7 +17,7 @@ use howdah_columnar::EncodedRowGroup;
 
 use super::first_move::Prepared;
 use super::gather::{Batch, Pages, gather};
-use super::progress::{Phase, Progress};
+use super::progress::{Phase, Progress, must_yield};
 use super::task::{Task, open};
 use super::throttle;
 use crate::errors::{ColdError, or_raise};
@@ -84,7 +84,7 @@ pub fn move_group(
     if batch.row_count() == 0 || !is_full && batch.row_count() < task.policy.min_rows {
         return Step::Finished;
     }
-    if step.has_waiters() {
+    if must_yield(step.table()) {
         return Step::Yielded;
     }
     let Some(store) = ColdStore::open(table, LockMode::RowExclusive) else {
@@ -157,7 +157,7 @@ impl<'a> Move<'a> {
         if is_too_much(refusing_rows as u32, batch.row_count()) {
             return Ok(Step::Refused(blocks_of(&refusing)));
         }
-        if self.table.has_waiters() {
+        if must_yield(self.table.table()) {
             return Ok(Step::Yielded);
         }
         stop_point!("checked");
@@ -219,7 +219,7 @@ impl<'a> Move<'a> {
                 if row % ROWS_BETWEEN_LOOKS == 0 {
                     howdah_bridge::check_for_interrupts!();
                     throttle::pay(self.table.table());
-                    if self.table.has_waiters() {
+                    if must_yield(self.table.table()) {
                         return Ok(None);
                     }
                 }

@@ -96,7 +96,13 @@ fn refuse_transaction_block(atomic: bool) {
 /// Raises an ERROR unless the current user may maintain the table and it is ours. Its horizon of
 /// dead rows.
 fn check_table(oid: Oid) -> Xid {
-    let open = OpenRelation::open(oid, LockMode::AccessShare as u32);
+    let Some(open) = OpenRelation::try_open(oid, LockMode::AccessShare as u32) else {
+        refuse(
+            PgSqlErrorCode::ERRCODE_UNDEFINED_TABLE,
+            format!("relation with OID {} does not exist", oid.to_u32()),
+            None,
+        )
+    };
     let table = open.table();
     let name = table.name();
     if !may_maintain(oid) {

@@ -3,7 +3,9 @@
 use std::sync::atomic::Ordering::Relaxed;
 
 use howdah_bridge::Oid;
+use howdah_bridge::maintained::has_waiters;
 use howdah_bridge::process::{may_see_activity_of, own_pid, role_of};
+use howdah_bridge::table::Table;
 use howdah_bridge::tid::BlockNumber;
 use howdah_bridge::xid::current_database;
 use pgrx::iter::TableIterator;
@@ -60,6 +62,18 @@ impl Progress {
         Progress(slot)
     }
 
+    /// Whether another process compacts the table as well.
+    fn has_others(table: Oid) -> bool {
+        let (pid, database) = (own_pid(), current_database().to_u32());
+        shared::progress_slots().iter().any(|slot| {
+            let holder = slot.pid.load(Relaxed);
+            ![0, pid].contains(&holder)
+                && slot.relation.load(Relaxed) == table.to_u32()
+                && slot.database.load(Relaxed) == database
+                && role_of(holder).is_some()
+        })
+    }
+
     pub fn phase(&self, phase: Phase) {
         if let Some(slot) = self.0 {
             slot.phase.store(phase as u32, Relaxed);
@@ -86,6 +100,14 @@ impl Progress {
             slot.groups_merged.fetch_add(u64::from(groups), Relaxed);
         }
     }
+}
+
+/// Whether a step of compaction is to be given up, because another backend waits for the table that
+/// it has locked. If another compaction of the table is about, which may be the one that waits, the
+/// step goes on: two that give way to each other would come to nothing, and leave what they had
+/// written each time. Others that wait get their turn after the step.
+pub fn must_yield(table: Table<'_>) -> bool {
+    has_waiters(table) && !Progress::has_others(table.oid())
 }
 
 impl Drop for Progress {

@@ -21,6 +21,7 @@ use howdah_bridge::table::{LockMode, Table};
 use howdah_bridge::tid::{GroupId, RowNumber, Tid};
 use howdah_bridge::xid::Xid;
 
+use super::progress::must_yield;
 use super::task::{Task, open};
 use super::throttle;
 use crate::errors::{ColdError, or_raise};
@@ -45,7 +46,7 @@ pub fn sweep(task: &Task) -> bool {
     let Some(store) = ColdStore::open(table, LockMode::RowExclusive) else {
         return false;
     };
-    !step.has_waiters() && or_raise(task.table, sweep_some(table, &store))
+    !must_yield(step.table()) && or_raise(task.table, sweep_some(table, &store))
 }
 
 fn sweep_some(table: Table<'_>, store: &ColdStore) -> Result<bool, ColdError> {

@@ -17,10 +17,10 @@
 use std::cell::Cell;
 
 use howdah_bridge::io_cost;
-use howdah_bridge::maintained::has_waiters;
 use howdah_bridge::relation::PAGE_BYTES;
 use howdah_bridge::table::Table;
 
+use super::progress::must_yield;
 use super::{policy, shared};
 
 /// The delay, unless the limit allows so few pages that one takes longer.
@@ -69,7 +69,7 @@ pub fn pay(table: Table<'_>) {
         io_cost::sleep_ms(owed_ms.min(LOOK_UP_MS));
         owed_ms -= LOOK_UP_MS;
         howdah_bridge::check_for_interrupts!();
-        if has_waiters(table) {
+        if must_yield(table) {
             return;
         }
     }

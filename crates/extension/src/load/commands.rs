@@ -3,6 +3,7 @@
 
 use std::cell::RefCell;
 
+use howdah_bridge::access_method::create_toast_relation;
 use howdah_bridge::heap_am::InsertRequest;
 use howdah_bridge::table::Table;
 use howdah_bridge::xid::{
@@ -118,10 +119,20 @@ fn stays_hot(table: Table<'_>) -> bool {
 /// Whether rows of this table may be written cold at all.
 fn may_go_cold(table: Table<'_>) -> bool {
     // Logical decoding must see every row as a heap insert.
-    table.toast_oid().is_some()
-        && !table.is_logically_logged()
+    !table.is_logically_logged()
         && !is_in_parallel_mode()
         && settings::bulk_load()
+        && has_store(table)
+}
+
+/// Whether there is a TOAST relation for cold rows. The table that `ALTER TABLE … SET ACCESS
+/// METHOD` fills got none if the one before needed none: it gets one now. Nothing else knows that
+/// table yet, and its TOAST relation takes the place of the one before, as its file does.
+fn has_store(table: Table<'_>) -> bool {
+    if table.toast_oid().is_none() && table.storage_subtransaction() == current_subtransaction() {
+        create_toast_relation(table.oid());
+    }
+    table.toast_oid().is_some()
 }
 
 /// Forgets all commands: the transaction has ended.

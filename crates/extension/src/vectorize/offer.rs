@@ -209,7 +209,7 @@ fn cost_of_foreign(
             // Where such a column is stored as a dictionary, each of its values is evaluated once a
             // zone.
             1 => {
-                let values = planner.distinct_arguments(part.node, rows);
+                let values = planner.distinct_arguments(part.node);
                 rows * (values / ZONE_ROWS as f64).min(1.0)
             }
             _ => rows,

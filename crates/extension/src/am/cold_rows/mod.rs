@@ -47,6 +47,7 @@ mod lock;
 mod locked_groups;
 mod mark;
 mod new_version;
+mod recent_locks;
 mod row_lock;
 mod standing;
 

@@ -18,6 +18,7 @@ use super::blockers::{Forbids, blockers};
 use super::counted_rows::{CountedRows, Group};
 use super::located::LocatedRow;
 use super::locked_groups;
+use super::recent_locks;
 use super::standing::{Standing, learn, learn_again};
 use crate::settings;
 use crate::store::directory::PlacedEntry;
@@ -56,25 +57,15 @@ pub(super) fn was_locked_last(table: Table<'_>, row: RowNumber) -> bool {
     (LAST_LOCKED.get()).is_some_and(|(of, last, _)| (of, last) == (table.oid(), row))
 }
 
-/// Releases the lock of a row that a worker of a subscription has locked, and then changed, in the
-/// same subtransaction: the mark replaces it. The worker locks each row that it changes, and may
-/// not wait for whole groups: it would fill the lock table.
-fn give_back_applied(target: &LocatedRow<'_>, lock: RowLock) {
-    if !applies_changes() {
-        return;
-    }
-    let here = (target.table.oid(), target.row, current_subtransaction());
-    let Some(group) = target.group().filter(|_| LAST_LOCKED.get() == Some(here)) else {
-        return;
-    };
-    LAST_LOCKED.set(None);
-    // It was requested twice: to be found, and to be changed.
-    for _ in 0..2 {
-        if target.locks.holds_row(target.row, lock) {
-            target.locks.unlock_row(target.row, lock);
+/// Releases the locks of a row that was locked, and then marked, by the same subtransaction: the
+/// mark, of the strength `lock`, replaces them.
+fn give_back_replaced(target: &LocatedRow<'_>, lock: RowLock) {
+    for recent in recent_locks::take(target.table.oid(), target.row, lock) {
+        for _ in 0..recent.requests {
+            target.locks.unlock_row(recent.row, recent.lock);
         }
+        LOCKED_ROWS.with_borrow_mut(|rows| rows.give_back(recent.place));
     }
-    LOCKED_ROWS.with_borrow_mut(|rows| rows.give_back((here.0, group)));
 }
 
 /// What a subtransaction has locked is its parent's.
@@ -92,6 +83,7 @@ pub fn subtransaction_aborts(subtransaction: SubTransactionId) {
 /// a file that was truncated in place.
 pub fn forget_locks() {
     LAST_LOCKED.set(None);
+    recent_locks::forget();
     last_change::forget();
     locked_groups::forget();
 }
@@ -283,10 +275,10 @@ impl There<'_, '_> {
     /// Releases the row's lock after the row was marked: a transaction that comes later finds the
     /// mark and waits for our transaction. So changes do not fill the server's lock table.
     pub fn let_go(self) {
-        match self.locked {
-            Some(locked) => locked.give_back(),
-            None => give_back_applied(self.target, self.lock),
+        if let Some(locked) = self.locked {
+            locked.give_back();
         }
+        give_back_replaced(self.target, self.lock);
     }
 }
 
@@ -335,10 +327,11 @@ fn take(target: &LocatedRow<'_>, request: Request) -> Result<Option<Locked>, Obs
         }
     }
     let is_new = locks.try_row(row, lock).ok_or(Obstacle::Row)?;
-    if is_new {
-        LOCKED_ROWS.with_borrow_mut(|rows| rows.add(place, current_subtransaction()));
+    match is_new {
+        true => LOCKED_ROWS.with_borrow_mut(|rows| rows.add(place, current_subtransaction())),
+        false => recent_locks::note_again(table, row, lock),
     }
-    Ok(is_new.then_some(Locked {
+    Ok(is_new.then(|| Locked {
         place,
         locks,
         row,
@@ -371,6 +364,7 @@ impl Locked {
 
 impl Drop for Locked {
     fn drop(&mut self) {
+        recent_locks::note(self.place, self.row, self.lock);
         self.locks.keep_row(self.row, self.lock);
     }
 }

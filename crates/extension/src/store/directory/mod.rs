@@ -13,7 +13,7 @@ mod entry;
 mod high_water;
 mod places;
 
-use std::ops::ControlFlow;
+use std::ops::{ControlFlow, Range, RangeInclusive};
 
 use howdah_bridge::shown_tuple::ShownTuple;
 use howdah_bridge::snapshot::{Snapshot, SnapshotKind};
@@ -143,6 +143,34 @@ pub fn group_of(
         None => {}
     }
     Ok(found)
+}
+
+/// The rows around one that is in no group which the MVCC snapshot sees, of which the same is true.
+/// Reads all entries in between that it does not see.
+pub fn unseen_around(
+    store: &ColdStore,
+    row: RowNumber,
+    snapshot: Snapshot<'_>,
+) -> Result<Range<u64>, ColdError> {
+    let block = row.cold_block() as i32;
+    let nearest = |blocks: RangeInclusive<i32>, is_backward: bool| {
+        let mut found = None;
+        let mut judge = |tuple: ShownTuple<'_>| store.visible(tuple, snapshot);
+        store.scan_entries(DIRECTORY_ID, blocks, is_backward, &mut judge, |entry| {
+            found = Some(placed(&entry));
+            ControlFlow::Break(())
+        });
+        found.transpose()
+    };
+    let start = nearest(0..=block, true)?.map_or(0, |below| {
+        below.entry.first_row.0 + u64::from(below.entry.capacity_rows)
+    });
+    let above = match block.checked_add(1) {
+        Some(next) => nearest(next..=i32::MAX, false)?,
+        None => None,
+    };
+    let end = above.map_or(u64::MAX, |above| above.entry.first_row.0);
+    Ok(start..end)
 }
 
 /// Whether the row is known to be dead to all: it lies where there is no group that a snapshot can
