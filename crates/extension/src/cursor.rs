@@ -5,7 +5,7 @@
 //! ```
 //!
 //! A scan may end after its first rows, as with LIMIT or EXISTS. So the first rows of a scan may be
-//! read one by one, before the rows of the whole group are decoded.
+//! read one by one, then those of a zone are decoded, and only then the rows of the whole group.
 //!
 //! Invariant: between calls a cursor holds no pin, no lock and no open relation; what it read was
 //! copied. So it can be dropped at any time, also after an error.
@@ -17,6 +17,7 @@ use howdah_bridge::slot::{Origin, Slot};
 use howdah_bridge::store::ColdStore;
 use howdah_bridge::table::{LockMode, Table};
 use howdah_bridge::tid::{GroupId, RowNumber};
+use howdah_columnar::ZONE_ROWS;
 
 use crate::errors::{ColdError, or_raise, raise};
 use crate::scan_stats::{self, ScanCounts};
@@ -80,8 +81,9 @@ impl Unsettled {
     }
 }
 
-/// Of a group with so many rows, one is read by itself before all of them are decoded.
-const ROWS_PER_SINGLE: u32 = 256;
+/// Of a group with so many rows, one is read by itself before others are decoded. A row by itself
+/// takes about fifteen times as long as one of a whole group, whose chunks are copied besides.
+const ROWS_PER_SINGLE: u32 = 32;
 /// The least number of rows that are read by themselves.
 const FEWEST_SINGLE: u32 = 16;
 
@@ -343,19 +345,26 @@ impl<'a> ColdCursor<'a> {
         self.begins_single && self.single_count < most
     }
 
-    /// Decodes all rows of the current group if enough were read by themselves.
+    /// Decodes rows of the current group if enough were read by themselves: first those of a zone,
+    /// later all of them.
     fn decode_if_many(&mut self, table: Table<'_>) {
+        let (row, zone) = (self.row as u32, ZONE_ROWS as u32);
         let Some(rows) = &self.rows else { return };
-        if matches!(rows.values, Values::Decoded(_)) {
-            return;
-        }
-        if self.may_be_single(rows.row_count) {
-            self.single_count += 1;
-            return;
-        }
+        let some = match &rows.values {
+            Values::Decoded(decoded) if decoded.has(row) => return,
+            Values::Decoded(_) => 0..rows.row_count,
+            Values::Single(_) if self.may_be_single(rows.row_count) => {
+                self.single_count += 1;
+                return;
+            }
+            Values::Single(_) => {
+                let start = row / zone * zone;
+                start..(start + zone).min(rows.row_count)
+            }
+        };
         let group = &self.view.groups[self.group as usize];
         if let Some(store) = ColdStore::open(table, LockMode::AccessShare) {
-            let rows = GroupRows::load(&store, group, &self.wanted);
+            let rows = GroupRows::load_some(&store, group, &self.wanted, some);
             self.rows = Some(Rows::decoded(or_raise(table.oid(), rows)));
         }
     }

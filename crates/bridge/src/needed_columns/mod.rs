@@ -10,8 +10,8 @@
 //!   ExecutorStart ──> plan: columns that each scan's output, quals and rechecks read
 //!                       └──> registry: slot ──> columns        (only if some column is not read)
 //!   index_fetch_tuple(slot), scan_bitmap_next_tuple(slot) ──> of_slot(slot)
-//!   tuple_lock(slot) ──> of_locked(slot)         (row_marks: slots of LockRows, made while it runs)
-//!   index_fetch_tuple under a dirty snapshot ──> of_check(table)     (checks: slots of their own)
+//!   tuple_lock(slot) ──> of_locked(slot)  (row_marks: slots of LockRows, made while it runs)
+//!   index_fetch_tuple under a dirty snapshot ──> of_check(table)  (checks: slots of their own)
 //! ```
 //!
 //! So plans keep PostgreSQL's own index, index-only and bitmap scans, with their orders, keys,

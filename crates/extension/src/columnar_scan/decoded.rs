@@ -49,6 +49,14 @@ impl Selection {
         }
     }
 
+    /// The same rows, decoded alone.
+    pub(super) fn listed(self) -> Selection {
+        match self {
+            Selection::Range(rows) => Selection::List(rows.map(|row| row as u32).collect(), None),
+            Selection::List(rows, _) => Selection::List(rows, None),
+        }
+    }
+
     fn len(&self) -> usize {
         match self {
             Selection::Range(range) => range.len(),

@@ -16,6 +16,9 @@ pub(super) struct Piece {
     pub(super) filter: bool,
 }
 
+/// The values of pieces of so many rows may be read one by one, however many are selected.
+pub(super) const SMALL_PIECE: usize = 256;
+
 impl Piece {
     /// Selects and decodes the rows, of this group.
     pub(super) fn read(
@@ -37,6 +40,10 @@ impl Piece {
         let selected = group.shown(selected, &self.rows);
         let decoded = match Selection::of(self.rows.clone(), selected) {
             Some(selection) => {
+                let selection = match self.rows.len() <= SMALL_PIECE {
+                    true => selection.listed(),
+                    false => selection,
+                };
                 let wanted = wanted.of(recheck);
                 Some(Decoded::read(group, store, wanted, selection, recheck)?)
             }

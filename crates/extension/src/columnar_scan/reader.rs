@@ -32,7 +32,7 @@ use super::counts::Counts;
 use super::current_group::{CurrentGroup, Question};
 use super::decoded::Decoded;
 use super::history::{History, Place};
-use super::piece::Piece;
+use super::piece::{Piece, SMALL_PIECE};
 use super::units::{GROUP_ZONES, SharedUnits};
 use crate::errors::ColdError;
 use crate::store::view::{ColdGroup, ColdView, store_of};
@@ -60,10 +60,17 @@ pub struct Reader<'q> {
     scratch: Vec<u32>,
     /// Of a scan that may be moved backwards.
     history: Option<History>,
+    /// Whether the first piece is still to come.
+    begins: bool,
     /// Rows read since this was last fetched, filtered out or not.
     pub rows_read: u64,
     pub counts: Counts,
 }
+
+/// Where the first pieces of a scan end, counted from its first row.
+const FIRST_ENDS: [usize; 2] = [64, SMALL_PIECE];
+/// Groups of fewer rows are read at once: there is little to spare.
+const SPLIT_GROUP_ROWS: usize = 16 * SMALL_PIECE;
 
 impl<'q> Reader<'q> {
     /// `is_scrolled` tells whether it may be moved backwards.
@@ -89,6 +96,7 @@ impl<'q> Reader<'q> {
             pending_at: 0,
             scratch: Vec::new(),
             history: is_scrolled.then(History::default),
+            begins: true,
             rows_read: 0,
             counts: Counts::default(),
         };
@@ -111,6 +119,7 @@ impl<'q> Reader<'q> {
         };
         self.next = (0, 0);
         self.unit_zones = 1;
+        self.begins = true;
         self.current = None;
         self.pieces.clear();
         self.decoded = None;
@@ -342,7 +351,29 @@ impl<'q> Reader<'q> {
                 _ => self.pieces.push_back(Piece { rows, filter }),
             }
         }
+        if shared.is_none() && row_count >= SPLIT_GROUP_ROWS {
+            self.split_first();
+        }
         Ok(true)
+    }
+
+    /// Divides the first piece of the scan, which may end after a few rows (LIMIT, EXISTS, FETCH).
+    fn split_first(&mut self) {
+        if !self.begins {
+            return;
+        }
+        let Some(Piece { rows, filter }) = self.pieces.pop_front() else {
+            return;
+        };
+        self.begins = false;
+        let ends = FIRST_ENDS.map(|end| rows.start + end);
+        let ends = ends.into_iter().filter(|&end| end < rows.end);
+        let mut end = rows.end;
+        for start in ends.rev().chain([rows.start]) {
+            let rows = start..end;
+            self.pieces.push_front(Piece { rows, filter });
+            end = start;
+        }
     }
 
     /// Makes the group the current one; none is current if no row of it is left.

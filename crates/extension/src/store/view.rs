@@ -6,6 +6,7 @@
 //! while a scan runs, the scan sees the rows that existed when the view was made.
 
 use std::cell::{Ref, RefCell};
+use std::ops::Range;
 use std::rc::Rc;
 
 use howdah_bridge::Datum;
@@ -223,6 +224,8 @@ pub struct GroupRows {
     pub row_count: u32,
     pub origin: Origin,
     source: Source,
+    /// The rows that are decoded.
+    decoded: Range<u32>,
 }
 
 impl GroupRows {
@@ -231,6 +234,16 @@ impl GroupRows {
         store: &ColdStore,
         group: &ColdGroup,
         wanted: &Wanted,
+    ) -> Result<GroupRows, ColdError> {
+        GroupRows::load_some(store, group, wanted, 0..group.row_count())
+    }
+
+    /// Decodes the wanted columns of some rows of a group.
+    pub fn load_some(
+        store: &ColdStore,
+        group: &ColdGroup,
+        wanted: &Wanted,
+        rows: Range<u32>,
     ) -> Result<GroupRows, ColdError> {
         spare_memory::set_aside(LEAST_BYTES);
         let source = match group {
@@ -245,7 +258,8 @@ impl GroupRows {
                     .map(|i| {
                         howdah_bridge::check_for_interrupts!();
                         if wanted.contains(i) {
-                            Ok(Some(open.chunk(store, i)?.decode()?))
+                            let rows = rows.start as usize..rows.end as usize;
+                            Ok(Some(open.chunk(store, i)?.decode_range(rows)?))
                         } else {
                             Ok(None)
                         }
@@ -260,7 +274,13 @@ impl GroupRows {
             row_count: group.row_count(),
             origin: group.entry().origin,
             source,
+            decoded: rows,
         })
+    }
+
+    /// Whether a row of the group is decoded.
+    pub fn has(&self, row: u32) -> bool {
+        self.decoded.contains(&row)
     }
 
     /// Writes the row's values into `out`; attributes the group does not store get their
@@ -287,10 +307,12 @@ impl GroupRows {
                     match columns.get(i) {
                         None => out.set_missing(desc, i),
                         Some(None) => out.set_null(i),
-                        Some(Some(column)) => match column.value(row as usize) {
-                            None => out.set_null(i),
-                            Some(value) => out.put(i, value, attribute),
-                        },
+                        Some(Some(column)) => {
+                            match column.value((row - self.decoded.start) as usize) {
+                                None => out.set_null(i),
+                                Some(value) => out.put(i, value, attribute),
+                            }
+                        }
                     }
                 }
             }
