@@ -37,7 +37,7 @@ BEGIN
     RETURN (plan #>> '{0,Plan,Shared Hit Blocks}')::int + (plan #>> '{0,Plan,Shared Read Blocks}')::int;
 END $$;
 BEGIN;
-SELECT pages('SELECT FROM wide WHERE id = %s', 1500) < 6 AS none, pages('SELECT * FROM wide WHERE id = %s', 2500) > 9 AS whole;
+SELECT pages('SELECT FROM wide WHERE id = %s', 1500) < 6 AS none, pages('SELECT wide FROM wide WHERE id = %s', 2500) > 9 AS whole;
 SELECT pages('SELECT FROM wide WHERE id = %s FOR UPDATE', 3500) < 7 AS one,
     pages('SELECT FROM wide WHERE id = %s FOR KEY SHARE', 4500) < 7 AS one,
     pages('SELECT * FROM wide WHERE id = %s FOR UPDATE', 5500) > 9 AS whole,

@@ -8,6 +8,7 @@
 //!             ──> tid                row numbers <-> cold TIDs
 //!             ──> slot               values -> a buffer slot holding a cold heap tuple
 //!             ──> slot_batch         several slots, for rows that are inserted together
+//!             ──> late_slot          rows in slots that are put together when they are read
 //!             ──> relation           open relations as guards
 //!             ──> table              open relations as borrowed values, and their attributes
 //!             ──> snapshot           snapshots as borrowed values
@@ -106,6 +107,7 @@ pub mod indexes;
 pub mod insert_plan;
 pub mod invalidation;
 pub mod io_cost;
+pub mod late_slot;
 pub mod lock_span;
 pub mod lockers;
 pub mod maintained;

@@ -386,6 +386,29 @@ impl<'a> Slot<'a> {
         }
     }
 
+    /// How many of its values are there.
+    #[inline]
+    pub fn valid_count(self) -> usize {
+        self.data().tts_nvalid as usize
+    }
+
+    /// Sets the values of some of its attributes, from this one on.
+    ///
+    /// # Panics
+    /// If it has not so many attributes.
+    #[inline]
+    pub fn set_values(self, from: usize, values: &[pg_sys::Datum], nulls: &[bool]) {
+        assert!(from + values.len() <= self.descriptor().attribute_count());
+        assert!(values.len() == nulls.len());
+        // SAFETY: the slot has room for a value and a flag of every attribute.
+        unsafe {
+            let slot = self.raw();
+            let (to, flags) = ((*slot).tts_values.add(from), (*slot).tts_isnull.add(from));
+            to.copy_from_nonoverlapping(values.as_ptr(), values.len());
+            flags.copy_from_nonoverlapping(nulls.as_ptr(), nulls.len());
+        }
+    }
+
     /// Records where the row in it was stored by the current transaction: its TID, its table and,
     /// where the slot holds a tuple, the header that RETURNING reads `xmin` from. Does what
     /// `heap_insert` does to the tuple that it inserts.

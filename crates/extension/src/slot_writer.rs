@@ -5,6 +5,8 @@
 //! descriptor already has the new types and has lost the missing values.
 
 use std::cell::RefCell;
+use std::ops::Range;
+use std::rc::Rc;
 
 use howdah_bridge::Oid;
 use howdah_bridge::row_memory::RowMemory;
@@ -140,7 +142,7 @@ impl SlotWriter {
     }
 
     /// A writer that is never freed.
-    fn lasting() -> SlotWriter {
+    pub fn lasting() -> SlotWriter {
         SlotWriter {
             memory: RowMemory::lasting(),
             shape: None,
@@ -150,6 +152,67 @@ impl SlotWriter {
     /// Frees what the writer holds before its memory context does.
     pub fn delete(self) {
         self.memory.delete();
+    }
+
+    /// The next rows are those of another slot, or of a slot with another descriptor.
+    pub fn begin_slot(&mut self) {
+        if let Some(shape) = &mut self.shape {
+            shape.desc = 0;
+        }
+    }
+
+    /// Begins a row of which these columns are wanted, and that is read bit by bit.
+    pub fn begin_late(&mut self, desc: Descriptor<'_>, wanted: &Rc<[bool]>) {
+        if self
+            .shape
+            .as_ref()
+            .is_some_and(|shape| shape.desc != desc.address() && !shape.fits(desc))
+        {
+            self.shape = None;
+        }
+        let shape = self.shape.get_or_insert_with(|| Shape::of(desc));
+        shape.desc = desc.address();
+        shape.datums.pack();
+        shape.datums.start_some(&shape.layout, wanted);
+    }
+
+    /// Has `fill` read the wanted columns among these, and copies all of these into the slot's
+    /// arrays. [`SlotWriter::begin_late`] comes before.
+    pub fn fill_late(
+        &mut self,
+        slot: Slot<'_>,
+        attributes: Range<usize>,
+        fill: impl FnOnce(&TableLayout, Descriptor<'_>, &[usize], &mut RowDatums),
+    ) {
+        let Some(shape) = &mut self.shape else { return };
+        self.memory.with(|| {
+            let columns = shape.datums.wanted();
+            let first = columns.partition_point(|&column| column < attributes.start);
+            let end = columns.partition_point(|&column| column < attributes.end);
+            if first < end {
+                let datums = &mut shape.datums;
+                fill(
+                    &shape.layout,
+                    slot.descriptor(),
+                    &columns[first..end],
+                    datums,
+                );
+            }
+        });
+        let values = &shape.datums.values[attributes.clone()];
+        slot.set_values(attributes.start, values, &shape.datums.nulls[attributes]);
+    }
+
+    /// Forms the tuple of a row all of which was read, and stores it in the slot, which is of
+    /// heap's kind.
+    pub fn finish_late(&mut self, slot: Slot<'_>, tid: Tid, table: Oid, origin: Origin) {
+        self.write(slot, tid, table, origin, |_, _, _| {});
+    }
+
+    /// Discards the form of rows if it holds much memory.
+    pub fn forget_large(&mut self) {
+        self.shape
+            .take_if(|shape| shape.datums.memory_bytes() > MOST_KEPT_BYTES);
     }
 
     /// Stores the row of `origin` at `tid`, whose values `fill` writes for the given layout and

@@ -45,6 +45,7 @@ pub use checks::of_check;
 use row_marks::RowMark;
 
 use crate::ffi::unguarded;
+use crate::late_slot::{self, LateScan};
 use crate::memory::allocate_in;
 use crate::slot::Slot;
 use crate::table::Table;
@@ -57,6 +58,7 @@ struct Registration {
     query: usize,
     columns: Columns,
     rechecked: Columns,
+    may_be_late: bool,
 }
 
 /// Sets of columns that are kept for the next statements.
@@ -107,16 +109,27 @@ pub unsafe fn install(is_ours: fn(Table<'_>) -> bool) {
     }
 }
 
+/// What is known of the rows in a slot.
+pub struct Reading {
+    pub columns: Columns,
+    /// Set if a row may be put together when it is read.
+    pub late: Option<LateScan>,
+}
+
 /// The columns that are read of the rows in a slot, whose conditions are checked again or not;
 /// `None` if all may be.
 #[inline]
-pub fn of_slot(slot: Slot<'_>, is_rechecked: bool) -> Option<Columns> {
+pub fn of_slot(slot: Slot<'_>, is_rechecked: bool) -> Option<Reading> {
     SLOTS.with_borrow(|slots| {
         let registration = slots.get(&slot.address())?;
-        Some(Rc::clone(match is_rechecked {
-            true => &registration.rechecked,
-            false => &registration.columns,
-        }))
+        Some(Reading {
+            columns: Rc::clone(match is_rechecked {
+                true => &registration.rechecked,
+                false => &registration.columns,
+            }),
+            // SAFETY: a registered slot is that of a scan, until its query's memory is freed.
+            late: (registration.may_be_late).then(|| unsafe { LateScan::of(slot.address()) }),
+        })
     })
 }
 
@@ -156,6 +169,8 @@ unsafe extern "C-unwind" fn register(query: *mut pg_sys::QueryDesc) {
             return;
         };
         let mut found = plan::Scans::new((*query).plannedstmt, is_ours, SCANS.take());
+        found.may_be_late =
+            (*(*query).estate).es_jit_flags == 0 && (*(*query).plannedstmt).rowMarks.is_null();
         found.visit((*query).planstate, &plan::Outputs::All);
         let (mut scans, mut marks) = (found.scans, found.marks.finish().peekable());
         let makes_checks = checks::are_made_by(query);
@@ -178,6 +193,7 @@ unsafe extern "C-unwind" fn register(query: *mut pg_sys::QueryDesc) {
                     query: number,
                     columns: scan.columns,
                     rechecked: scan.rechecked,
+                    may_be_late: scan.may_be_late,
                 };
                 slots.insert(scan.slot as usize, registration);
             }
@@ -205,7 +221,12 @@ unsafe extern "C-unwind" fn forget(query: *mut c_void) {
     });
     let _ = SLOTS.try_with(|slots| {
         if let Ok(mut slots) = slots.try_borrow_mut() {
-            slots.retain(|_, registration| registration.query != query);
+            slots.retain(|&slot, registration| {
+                if registration.query == query && registration.may_be_late {
+                    late_slot::forget(slot);
+                }
+                registration.query != query
+            });
         }
     });
 }

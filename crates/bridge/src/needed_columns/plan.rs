@@ -134,6 +134,8 @@ pub(super) struct Scan {
     pub(super) columns: Columns,
     /// Those that are read of a row whose conditions are checked again.
     pub(super) rechecked: Columns,
+    /// Whether the slot's rows may be put together when they are read.
+    pub(super) may_be_late: bool,
 }
 
 /// The scans of one plan.
@@ -142,6 +144,9 @@ pub(super) struct Scans {
     is_ours: fn(Table<'_>) -> bool,
     pub(super) scans: Vec<Scan>,
     pub(super) marks: Marks,
+    /// Whether rows may be put together when they are read: the plan has no compiled code, and
+    /// locks no rows, which would be read twice.
+    pub(super) may_be_late: bool,
 }
 
 impl Scans {
@@ -156,6 +161,7 @@ impl Scans {
             is_ours,
             scans,
             marks: Marks::default(),
+            may_be_late: false,
         }
     }
 
@@ -244,14 +250,14 @@ impl Scans {
                     slot,
                     columns,
                     rechecked,
+                    may_be_late: false,
                 });
                 return;
             }
+            let may_be_late = self.may_be_late && is_read_by_slot(plan);
             let read = read_of_row(scan, plan, rti as i32, outputs);
-            if read.has_whole_row() {
-                return;
-            }
-            let is_read = |column: usize| read.contains(column as i32 + 1);
+            let is_whole = read.has_whole_row();
+            let is_read = |column: usize| is_whole || read.contains(column as i32 + 1);
             let columns = columns_where(column_count, is_read);
             let rechecked = match (*plan).plan.type_ {
                 pg_sys::NodeTag::T_BitmapHeapScan => {
@@ -264,11 +270,12 @@ impl Scans {
                 }
                 _ => Rc::clone(&columns),
             };
-            if columns.contains(&false) {
+            if may_be_late || columns.contains(&false) {
                 self.scans.push(Scan {
                     slot: (*scan).ss_ScanTupleSlot,
                     columns,
                     rechecked,
+                    may_be_late,
                 });
             }
         }
@@ -321,6 +328,24 @@ unsafe fn read_of_row(
         }
     }
     read
+}
+
+/// Whether rows of such a scan are read by the callbacks of its slot alone. A scan in the order of
+/// distances puts tuples that it has kept into its slot.
+///
+/// # Safety
+/// A finished plan of a scan.
+unsafe fn is_read_by_slot(plan: *mut pg_sys::Scan) -> bool {
+    // SAFETY: a node's tag tells its type.
+    unsafe {
+        match (*plan).plan.type_ {
+            pg_sys::NodeTag::T_IndexScan => {
+                (*plan.cast::<pg_sys::IndexScan>()).indexorderby.is_null()
+            }
+            pg_sys::NodeTag::T_BitmapHeapScan => true,
+            _ => false,
+        }
+    }
 }
 
 /// # Safety

@@ -9,6 +9,7 @@ use pgrx::{pg_guard, pg_sys};
 
 use super::Routine;
 use crate::heap_am::{self, callbacks};
+use crate::late_slot;
 use crate::memory;
 use crate::slot::Slot;
 use crate::snapshot::Snapshot;
@@ -129,6 +130,7 @@ unsafe extern "C-unwind" fn index_fetch_tuple<F: RowFetches>(
     unsafe {
         let fetch = &mut *fetch.cast::<IndexFetch<F::State>>();
         let table = Table::from_raw(fetch.base.rel);
+        late_slot::make_ready(Slot::from_raw(slot));
         let Some(row) = RowNumber::from_tid(&*tid) else {
             let fetch_hot = callbacks().index_fetch_tuple;
             let found = fetch_hot(fetch.heap, tid, snapshot, slot, call_again, all_dead);

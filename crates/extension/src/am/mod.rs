@@ -37,6 +37,7 @@ pub mod held_store;
 mod index_delete;
 mod known_groups;
 pub mod last_row;
+mod late_rows;
 pub mod modify;
 mod moment;
 mod plain_insert;
@@ -83,6 +84,7 @@ table_am_handler!(
 /// plain INSERT statements. Must be called once, from `_PG_init`.
 pub fn register() {
     plain_insert::register();
+    late_rows::install();
     // SAFETY: nothing else runs in the process yet.
     unsafe { needed_columns::install(is_ours) }
 }

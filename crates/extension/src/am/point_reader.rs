@@ -11,6 +11,7 @@
 use std::ops::Range;
 use std::rc::Rc;
 
+use howdah_bridge::needed_columns;
 use howdah_bridge::predicate::{is_serializable, lock_row};
 use howdah_bridge::process::{applies_changes, is_uninterruptible};
 use howdah_bridge::slot::Slot;
@@ -23,6 +24,7 @@ use pgrx::PgSqlErrorCode;
 
 use super::held_store;
 use super::known_groups::{Among, KnownGroup, KnownGroups};
+use super::late_rows::{self, LatePlace, LateRow};
 use crate::errors::{ColdError, or_raise, refuse};
 use crate::slot_writer::write_single;
 use crate::store::directory::{self, GroupEntry, GroupState};
@@ -57,6 +59,8 @@ pub struct PointReader {
     is_nowhere: bool,
     /// Rows without a group that were asked about one by one.
     unseen: u32,
+    /// The place of rows that are put together when they are read, if the slot's may be.
+    late: Option<LatePlace>,
 }
 
 /// The number of rows of a group whose marks are looked up one by one before all its marks are
@@ -104,15 +108,25 @@ impl PointReader {
             hidden: None,
             is_nowhere: false,
             unseen: 0,
+            late: None,
         }
     }
 
     /// A reader of the columns that are needed by the plan whose scan uses this slot;
     /// `is_rechecked` tells whether it checks a bitmap's conditions again.
     pub fn for_slot(slot: Slot<'_>, is_rechecked: bool) -> PointReader {
+        let (wanted, late) = match needed_columns::of_slot(slot, is_rechecked) {
+            None => (Wanted::All, None),
+            Some(reading) => {
+                let late =
+                    (reading.late).map(|scan| late_rows::place_for(scan, slot, &reading.columns));
+                (Wanted::Some(reading.columns), late)
+            }
+        };
         PointReader {
             slot: slot.address(),
-            ..PointReader::of(Wanted::in_slot(slot, is_rechecked))
+            late,
+            ..PointReader::of(wanted)
         }
     }
 
@@ -349,6 +363,15 @@ impl PointReader {
             return Some(true);
         }
         let group = Rc::clone(last.open.as_ref()?);
+        let row = || LateRow {
+            group: Rc::clone(&group),
+            position,
+            tid,
+            origin,
+        };
+        if (self.late).is_some_and(|late| late_rows::store(late, slot, table, row())) {
+            return Some(true);
+        }
         let is_next = self.note_written();
         let store = LazyStore::of(table);
         write_single(slot, is_next, tid, oid, origin, |layout, desc, datums| {
@@ -406,6 +429,21 @@ impl PointReader {
             return true;
         }
         let (tid, origin) = (row.tid(), found.entry().origin);
+        if let (Some(late), Found::Stored(entry, position)) = (self.late, &found)
+            && entry.state != GroupState::Loading
+            && snapshot.is_mvcc()
+            && !self.reads_nothing
+        {
+            let row = LateRow {
+                group: or_raise(oid, self.open_group(store, *entry)),
+                position: *position,
+                tid,
+                origin,
+            };
+            if late_rows::store(late, slot, table, row) {
+                return true;
+            }
+        }
         let is_next = self.note_written();
         match &found {
             Found::Stored(entry, _) if entry.state == GroupState::Loading => {

@@ -241,9 +241,32 @@ impl GroupAccess {
         out: &mut RowDatums,
     ) -> Result<(), ColdError> {
         match wanted {
-            Wanted::All => out.start(),
-            Wanted::Some(wanted) => out.start_some(layout, wanted),
+            Wanted::All => {
+                out.start();
+                let all = out.all();
+                self.fill_columns(store, position, layout, desc, &all, out)
+            }
+            Wanted::Some(wanted) => {
+                out.start_some(layout, wanted);
+                let some = out.wanted();
+                self.fill_columns(store, position, layout, desc, &some, out)
+            }
         }
+    }
+
+    /// Writes these values of a row into `out`, beside those that are there.
+    ///
+    /// # Panics
+    /// As [`GroupAccess::fill`].
+    pub fn fill_columns(
+        &self,
+        store: &LazyStore<'_>,
+        position: u32,
+        layout: &TableLayout,
+        desc: Descriptor<'_>,
+        wanted: &[usize],
+        out: &mut RowDatums,
+    ) -> Result<(), ColdError> {
         let bytes = self.bytes(store);
         let (nearness, is_beside) = {
             let mut lanes = self.lanes.borrow_mut();
@@ -256,13 +279,12 @@ impl GroupAccess {
         };
         READ_BEFORE.set(blocks_read());
         if let Some(ahead) = ahead {
-            let is_read = |&column: &usize| {
-                let attribute = layout.attributes.get(column);
-                attribute.is_some_and(|attribute| !attribute.dropped) && wanted.contains(column)
+            let is_read = |&&column: &&usize| {
+                column < self.columns.len() && !layout.attributes[column].dropped
             };
             let mut columns = READ.take();
             columns.clear();
-            columns.extend((0..self.columns.len()).filter(is_read));
+            columns.extend(wanted.iter().filter(is_read));
             // The footer's pages once, before other pages are read.
             for column in &mut columns {
                 *column = self.column(*column, &bytes)?.first;
@@ -292,17 +314,8 @@ impl GroupAccess {
                 Some(value) => out.put(i, value, attribute),
             })
         };
-        match wanted {
-            Wanted::All => {
-                (0..layout.attributes.len()).try_for_each(|i| fill_one(i, out))?;
-            }
-            Wanted::Some(_) => {
-                for place in 0..out.wanted_count() {
-                    if let Some(i) = out.wanted_at(place) {
-                        fill_one(i, out)?;
-                    }
-                }
-            }
+        for &column in wanted {
+            fill_one(column, out)?;
         }
         group_cache::trim();
         Ok(())

@@ -96,11 +96,15 @@ impl Lanes {
             }
         }
         let lane = &mut self.lanes[self.at];
-        self.step = row.abs_diff(lane.last);
-        let step = match self.step {
+        // More columns of the same row are no neighbour.
+        let step = match row.abs_diff(lane.last) {
+            0 => 0,
             1 => NEAR_READS,
             _ => 1,
         };
+        if row != lane.last {
+            self.step = row.abs_diff(lane.last);
+        }
         lane.near = lane.near.saturating_add(step);
         (lane.last, lane.used) = (row, self.reads);
         match (lane.near >= NEAR_READS, lane.is_resumed) {
@@ -142,6 +146,7 @@ mod tests {
         // Not directly beside each other: from the third one on.
         assert_eq!(notes(&[7, 17, 27, 37]), [Far, Far, Near, Near]);
         assert_eq!(notes(&[0, 1_000, 2_000, 3_000]), [Far; 4]);
+        assert_eq!(notes(&[7, 7, 7, 8, 8]), [Far, Far, Far, Near, Near]);
     }
 
     #[test]

@@ -33,7 +33,7 @@ use super::row_set::RowSet;
 use super::visibility::{group, hidden};
 use crate::errors::{ColdError, or_raise};
 use crate::types::arena::Arena;
-use crate::types::{AttributeLayout, TableLayout, datum_in, datum_of};
+use crate::types::{AttributeLayout, TableLayout, datum_in, datum_of, packed_datum_in};
 
 /// One row group of a view.
 #[derive(Clone)]
@@ -180,7 +180,8 @@ impl Wanted {
     /// The columns of the rows in a slot that any expression reads; `is_rechecked` tells whether
     /// conditions of a bitmap are among these.
     pub fn in_slot(slot: Slot<'_>, is_rechecked: bool) -> Wanted {
-        needed_columns::of_slot(slot, is_rechecked).map_or(Wanted::All, Wanted::Some)
+        let reading = needed_columns::of_slot(slot, is_rechecked);
+        reading.map_or(Wanted::All, |reading| Wanted::Some(reading.columns))
     }
 
     /// The columns of a row that is locked and stored in a slot that any expression reads.
@@ -384,13 +385,17 @@ pub struct RowDatums {
     arena: Arena,
     /// The columns that are written for each row, where all others were set for the first one.
     some: Option<SomeColumns>,
+    /// The numbers of all columns.
+    all: Rc<[usize]>,
+    /// Whether values get the form that they have in a tuple: they are read without one.
+    is_packed: bool,
 }
 
 /// The columns that a reader of rows wants, as long as it is the same reader.
 struct SomeColumns {
     wanted: Rc<[bool]>,
     /// Their numbers, without those that are dropped.
-    read: Vec<usize>,
+    read: Rc<[usize]>,
 }
 
 impl RowDatums {
@@ -400,7 +405,14 @@ impl RowDatums {
             nulls: vec![true; attribute_count],
             arena: Arena::default(),
             some: None,
+            all: (0..attribute_count).collect(),
+            is_packed: false,
         }
+    }
+
+    /// Gives values the form that they have in a tuple from now on.
+    pub fn pack(&mut self) {
+        self.is_packed = true;
     }
 
     /// Memory held for values, in bytes.
@@ -420,7 +432,7 @@ impl RowDatums {
     ///
     /// # Panics
     /// If there is not one entry per attribute of `layout`.
-    pub(super) fn start_some(&mut self, layout: &TableLayout, wanted: &Rc<[bool]>) {
+    pub fn start_some(&mut self, layout: &TableLayout, wanted: &Rc<[bool]>) {
         self.arena.clear();
         let known = self.some.as_ref();
         if known.is_some_and(|some| Rc::ptr_eq(&some.wanted, wanted)) {
@@ -435,19 +447,22 @@ impl RowDatums {
             }
         }
         let wanted = Rc::clone(wanted);
+        let read = read.into();
         self.some = Some(SomeColumns { wanted, read });
     }
 
-    /// The number of columns that [`start_some`](RowDatums::start_some) has found wanted, and which
-    /// the one at a place is.
+    /// The columns that [`start_some`](RowDatums::start_some) has found wanted, ascending. An own
+    /// reference to them: an error that leaves a row half written must not leave them out.
     #[inline]
-    pub(super) fn wanted_count(&self) -> usize {
-        self.some.as_ref().map_or(0, |some| some.read.len())
+    pub fn wanted(&self) -> Rc<[usize]> {
+        let some = self.some.as_ref();
+        some.map_or_else(Rc::default, |some| Rc::clone(&some.read))
     }
 
+    /// The numbers of all columns.
     #[inline]
-    pub(super) fn wanted_at(&self, place: usize) -> Option<usize> {
-        self.some.as_ref()?.read.get(place).copied()
+    pub(super) fn all(&self) -> Rc<[usize]> {
+        Rc::clone(&self.all)
     }
 
     /// Sets all values to NULL.
@@ -459,7 +474,10 @@ impl RowDatums {
     /// Sets a value that lives as long as this row's.
     #[inline]
     pub(super) fn put(&mut self, i: usize, value: Value<'_>, attribute: &AttributeLayout) {
-        let datum = datum_in(&mut self.arena, value, attribute);
+        let datum = match self.is_packed {
+            true => packed_datum_in(&mut self.arena, value, attribute),
+            false => datum_in(&mut self.arena, value, attribute),
+        };
         self.set(i, datum);
     }
 

@@ -85,6 +85,22 @@ impl Arena {
         self.push(Some(varlena_header(bytes.len()).to_ne_bytes()), bytes, 0)
     }
 
+    /// Stores a value of variable length as it lies in a tuple: with a header of one byte if it is
+    /// short (`VARATT_CAN_MAKE_SHORT`).
+    pub fn packed_varlena(&mut self, bytes: &[u8]) -> *const u8 {
+        if bytes.len() >= SHORT_HEADER_BOUND {
+            return self.varlena(bytes);
+        }
+        let words = self.take((1 + bytes.len()).div_ceil(8));
+        // SAFETY: the words hold the header and the bytes, and every bit pattern is a u64.
+        unsafe {
+            let target = words.as_mut_ptr().cast::<u8>();
+            target.write(((bytes.len() as u8 + 1) << 1) | 1);
+            std::ptr::copy_nonoverlapping(bytes.as_ptr(), target.add(1), bytes.len());
+            target
+        }
+    }
+
     /// Stores the varlena of a view that holds its bytes itself. Both are a word of length and then
     /// the bytes, so only the length is replaced by the header.
     pub fn inline_varlena(&mut self, view: u128) -> *const u8 {
@@ -106,6 +122,9 @@ impl Arena {
     }
 }
 
+/// Values of so many bytes have a long header (`VARATT_SHORT_MAX`).
+const SHORT_HEADER_BOUND: usize = 0x7f;
+
 /// `SET_VARSIZE` for uncompressed data of this length.
 fn varlena_header(len: usize) -> u32 {
     ((len + 4) as u32) << 2
@@ -120,6 +139,22 @@ mod tests {
     unsafe fn bytes_at<'a>(place: *const u8, len: usize) -> &'a [u8] {
         // SAFETY: as for this function.
         unsafe { std::slice::from_raw_parts(place, len) }
+    }
+
+    #[test]
+    fn short_values_are_packed() {
+        let mut arena = Arena::default();
+        for (len, header) in [(0, 1), (1, 1), (126, 1), (127, 4), (300, 4)] {
+            let value = vec![7; len];
+            let place = arena.packed_varlena(&value);
+            // SAFETY: the value is as long, and the arena lives.
+            let stored = unsafe { bytes_at(place, header + len) };
+            assert_eq!(stored[header..], value);
+            match header {
+                1 => assert_eq!(usize::from(stored[0]), (len + 1) << 1 | 1),
+                _ => assert_eq!(stored[0] & 3, 0),
+            }
+        }
     }
 
     #[test]

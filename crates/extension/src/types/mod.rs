@@ -368,6 +368,16 @@ pub fn datum_in(arena: &mut Arena, value: Value<'_>, attribute: &AttributeLayout
     })
 }
 
+/// The same as it lies in a tuple, where short values have short headers.
+pub fn packed_datum_in(arena: &mut Arena, value: Value<'_>, attribute: &AttributeLayout) -> Datum {
+    datum_by(value, attribute, |bytes, type_len| {
+        Datum::from(match type_len == -1 && attribute.is_toastable {
+            true => arena.packed_varlena(bytes),
+            false => arena.value(bytes, type_len),
+        })
+    })
+}
+
 /// Converts a value to a datum. `put` stores a value of these bytes, of a type of this length as
 /// `pg_type.typlen` has it.
 #[inline(always)]

@@ -23,6 +23,7 @@ use pgrx::{pg_guard, pg_sys};
 use super::{OpenScan, TableScans};
 use crate::ffi::{self, quiet};
 use crate::hot::xmin_of;
+use crate::late_slot;
 use crate::predicate::is_serializable;
 use crate::slot::Slot;
 use crate::snapshot::Snapshot;
@@ -164,6 +165,7 @@ unsafe extern "C-unwind" fn next_tuple<A: BitmapScans>(
     // passes a slot of the relation's and variables of its own.
     unsafe {
         let (mut scan, slot) = (OpenScan::<A>::from_raw(scan), Slot::from_raw(slot));
+        late_slot::make_ready(slot);
         loop {
             let phase = scan.bitmap().phase;
             let loaded = match phase {

@@ -1,0 +1,164 @@
+//! The rows of late slots ([`howdah_bridge::late_slot`]): which row a slot stands for, and what was
+//! read of it.
+//!
+//! Each scan that reads by index has a writer of its own here: values of a row stay where they are
+//! until the next row comes into the slot, while other scans read rows of theirs.
+//!
+//! A row is read when its snapshot may have gone on to other rows, but within its query: the group
+//! it lies in is immutable, and as long as the query's snapshot is in use no VACUUM removes its
+//! bytes, and nothing that rewrites the table gets its lock.
+//!
+//! Bounded: one writer for each slot in use, and [`MOST_KEPT`] for the next statements.
+
+use std::cell::RefCell;
+use std::rc::Rc;
+
+use howdah_bridge::late_slot::{self, LateRows, LateScan};
+use howdah_bridge::slot::{Origin, Slot};
+use howdah_bridge::table::Table;
+use howdah_bridge::tid::Tid;
+
+use crate::errors::or_raise;
+use crate::slot_writer::SlotWriter;
+use crate::store::group_access::GroupAccess;
+use crate::store::group_bytes::LazyStore;
+
+/// A row that a slot stands for.
+pub(super) struct LateRow {
+    pub group: Rc<GroupAccess>,
+    pub position: u32,
+    pub tid: Tid,
+    pub origin: Origin,
+}
+
+struct Place {
+    /// The address of the slot; 0 if none uses the place.
+    slot: usize,
+    /// Which columns are read.
+    wanted: Rc<[bool]>,
+    row: Option<LateRow>,
+    writer: SlotWriter,
+}
+
+/// Places without a slot that keep their memory.
+const MOST_KEPT: usize = 4;
+
+thread_local! {
+    static PLACES: RefCell<Vec<Place>> = const { RefCell::new(Vec::new()) };
+}
+
+/// Registers the holder of rows. Call once, from `_PG_init`.
+pub fn install() {
+    late_slot::install(LateRows {
+        fill,
+        complete,
+        forget,
+    });
+}
+
+/// The place for rows of one slot.
+#[derive(Clone, Copy)]
+pub(super) struct LatePlace {
+    scan: LateScan,
+    number: u32,
+}
+
+/// The place for rows of the slot of a scan, of which these columns are read.
+pub(super) fn place_for(scan: LateScan, slot: Slot<'_>, wanted: &Rc<[bool]>) -> LatePlace {
+    PLACES.with_borrow_mut(|places| {
+        let is_same =
+            |place: &Place| place.slot == slot.address() && Rc::ptr_eq(&place.wanted, wanted);
+        let is_free = |place: &Place| place.slot == 0;
+        let found = places.iter().position(is_same);
+        let at = match found.or_else(|| places.iter().position(is_free)) {
+            Some(at) => at,
+            None => {
+                places.push(Place {
+                    slot: 0,
+                    wanted: Rc::clone(wanted),
+                    row: None,
+                    writer: SlotWriter::lasting(),
+                });
+                places.len() - 1
+            }
+        };
+        let place = &mut places[at];
+        place.slot = slot.address();
+        place.wanted = Rc::clone(wanted);
+        place.writer.begin_slot();
+        LatePlace {
+            scan,
+            number: at as u32,
+        }
+    })
+}
+
+/// Puts a row into the slot that has this place; `false` if the slot cannot take it.
+pub(super) fn store(at: LatePlace, slot: Slot<'_>, table: Table<'_>, row: LateRow) -> bool {
+    if !late_slot::store(at.scan, slot, at.number, row.tid, table) {
+        return false;
+    }
+    PLACES.with_borrow_mut(|places| {
+        let place = &mut places[at.number as usize];
+        place.writer.begin_late(slot.descriptor(), &place.wanted);
+        place.row = Some(row);
+    });
+    true
+}
+
+fn fill(place: u32, slot: Slot<'_>, table: Table<'_>, from: usize, to: usize) {
+    PLACES.with_borrow_mut(|places| read(&mut places[place as usize], slot, table, from, to));
+}
+
+/// Reads the wanted columns among these, and writes them into the slot's arrays.
+fn read(place: &mut Place, slot: Slot<'_>, table: Table<'_>, from: usize, to: usize) {
+    let Some(row) = &place.row else { return };
+    let store = LazyStore::of(table);
+    place
+        .writer
+        .fill_late(slot, from..to, |layout, desc, columns, datums| {
+            let filled =
+                (row.group).fill_columns(&store, row.position, layout, desc, columns, datums);
+            or_raise(table.oid(), filled);
+        });
+}
+
+fn complete(place: u32, slot: Slot<'_>, table: Table<'_>) {
+    PLACES.with_borrow_mut(|places| {
+        let place = &mut places[place as usize];
+        let from = slot.valid_count();
+        read(
+            place,
+            slot,
+            table,
+            from,
+            slot.descriptor().attribute_count(),
+        );
+        late_slot::make_ready(slot);
+        if let Some(row) = place.row.take() {
+            place
+                .writer
+                .finish_late(slot, row.tid, table.oid(), row.origin);
+        }
+    });
+}
+
+/// Called while the slot's memory is freed. Raises no ERROR.
+fn forget(slot: usize) {
+    // A process that is exiting may have destroyed the places already.
+    let _ = PLACES.try_with(|places| {
+        let Ok(mut places) = places.try_borrow_mut() else {
+            return;
+        };
+        for place in places.iter_mut().filter(|place| place.slot == slot) {
+            place.slot = 0;
+            place.row = None;
+            place.writer.forget_large();
+        }
+        while places.len() > MOST_KEPT && places.last().is_some_and(|place| place.slot == 0) {
+            if let Some(place) = places.pop() {
+                place.writer.delete();
+            }
+        }
+    });
+}
