@@ -93,13 +93,27 @@ fn is_late(slot: Slot<'_>) -> bool {
         .is_some_and(|ours| unsafe { std::ptr::eq((*slot.raw()).tts_ops, ours) })
 }
 
-/// Makes a late slot one of heap's kind again. It is as after a clear, but for memory that the next
-/// tuple may use.
+/// Makes a late slot one of heap's kind again: an empty one, or one that holds the tuple whose
+/// memory the next one may use.
 #[inline]
 pub fn make_ready(slot: Slot<'_>) {
     if is_late(slot) {
         // SAFETY: the slot is valid, and was of heap's kind before.
-        unsafe { (*slot.raw()).tts_ops = heap() };
+        unsafe { give_back(slot.raw()) }
+    }
+}
+
+/// # Safety
+/// A valid late slot.
+unsafe fn give_back(slot: *mut pg_sys::TupleTableSlot) {
+    // SAFETY: as for this function; a tuple that the slot is to free is its own.
+    unsafe {
+        (*slot).tts_ops = heap();
+        (*slot).tts_nvalid = 0;
+        (*slot.cast::<pg_sys::BufferHeapTupleTableSlot>()).base.off = 0;
+        if u32::from((*slot).tts_flags) & pg_sys::TTS_FLAG_SHOULDFREE == 0 {
+            (*slot).tts_flags |= pg_sys::TTS_FLAG_EMPTY as u16;
+        }
     }
 }
 
@@ -172,7 +186,7 @@ unsafe fn complete(slot: *mut pg_sys::TupleTableSlot) {
 unsafe extern "C-unwind" fn clear(slot: *mut pg_sys::TupleTableSlot) {
     // SAFETY: a valid slot, which was of heap's kind.
     unsafe {
-        (*slot).tts_ops = heap();
+        give_back(slot);
         crate::slot::clear(slot);
     }
 }
