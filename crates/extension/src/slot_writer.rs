@@ -184,7 +184,9 @@ impl SlotWriter {
         attributes: Range<usize>,
         fill: impl FnOnce(&TableLayout, Descriptor<'_>, &[usize], &mut RowDatums),
     ) {
-        let Some(shape) = &mut self.shape else { return };
+        let Some(shape) = &mut self.shape else {
+            pgrx::error!("a row is read that was not begun");
+        };
         self.memory.with(|| {
             let columns = shape.datums.wanted();
             let first = columns.partition_point(|&column| column < attributes.start);
@@ -206,6 +208,11 @@ impl SlotWriter {
     /// Forms the tuple of a row all of which was read, and stores it in the slot, which is of
     /// heap's kind.
     pub fn finish_late(&mut self, slot: Slot<'_>, tid: Tid, table: Oid, origin: Origin) {
+        let desc = slot.descriptor().address();
+        // Another shape would hold no value of the row.
+        if (self.shape.as_ref()).is_none_or(|shape| shape.desc != desc) {
+            pgrx::error!("a row is stored in another slot than it was begun for");
+        }
         self.write(slot, tid, table, origin, |_, _, _| {});
     }
 

@@ -112,7 +112,9 @@ fn fill(place: u32, slot: Slot<'_>, table: Table<'_>, from: usize, to: usize) {
 
 /// Reads the wanted columns among these, and writes them into the slot's arrays.
 fn read(place: &mut Place, slot: Slot<'_>, table: Table<'_>, from: usize, to: usize) {
-    let Some(row) = &place.row else { return };
+    let Some(row) = &place.row else {
+        pgrx::error!("a slot has lost the row that it stands for");
+    };
     let store = LazyStore::of(table);
     place
         .writer
