@@ -104,6 +104,7 @@ CREATE TABLE marked (id int PRIMARY KEY, a int, b int) USING howdah;
 SET howdah.debug_force_cold = on;
 INSERT INTO marked SELECT x, 0, 0 FROM generate_series(1, 5000) x;
 RESET howdah.debug_force_cold;
+ANALYZE marked;
 CREATE FUNCTION same() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN IF tg_op = ''DELETE'' THEN RETURN OLD; END IF; RETURN NEW; END';
 CREATE TRIGGER same BEFORE UPDATE OR DELETE ON marked FOR EACH ROW EXECUTE FUNCTION same();
 CREATE VIEW row_locks AS SELECT count(*) FROM pg_locks WHERE locktype = 'tuple' AND pid = pg_backend_pid() AND relation = 'marked'::regclass;

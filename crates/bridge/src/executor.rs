@@ -23,6 +23,10 @@ pub struct StatementHooks {
     /// Told of a statement that is going to insert rows, when it has started. Must neither panic
     /// nor raise an ERROR.
     pub expect_rows: fn(&PlannedInsert),
+    /// Told of a statement that is going to update or delete rows, when it has started: its
+    /// command, and the planner's estimate of how many rows, of all its tables. Must neither panic
+    /// nor raise an ERROR.
+    pub expect_changes: fn(CommandId, f64),
 }
 
 static HOOKS: OnceLock<StatementHooks> = OnceLock::new();
@@ -65,6 +69,33 @@ unsafe extern "C-unwind" fn at_start(query: *mut pg_sys::QueryDesc, flags: i32) 
             && let Some(hooks) = HOOKS.get()
         {
             (hooks.expect_rows)(&planned);
+        } else {
+            expect_changes(query);
+        }
+    }
+}
+
+/// Tells how many rows an UPDATE, DELETE or MERGE is expected to change.
+///
+/// # Safety
+/// A query that `standard_ExecutorStart` has started.
+unsafe fn expect_changes(query: *mut pg_sys::QueryDesc) {
+    use pg_sys::CmdType::{CMD_DELETE, CMD_MERGE, CMD_UPDATE};
+    // SAFETY: the nodes and the state of a started query live until it ends; a node has a plan.
+    unsafe {
+        let (state, operation) = ((*query).planstate, (*query).operation);
+        if !matches!(operation, CMD_UPDATE | CMD_DELETE | CMD_MERGE)
+            || state.is_null()
+            || (*state).type_ != pg_sys::NodeTag::T_ModifyTableState
+        {
+            return;
+        }
+        let child = (*state).lefttree;
+        if let Some(hooks) = HOOKS.get()
+            && !child.is_null()
+        {
+            let row_count = (*(*child).plan).plan_rows;
+            (hooks.expect_changes)((*(*query).estate).es_output_cid, row_count);
         }
     }
 }

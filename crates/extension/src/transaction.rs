@@ -31,6 +31,7 @@ pub fn register() {
         forbids_workers,
         before_finish: write_pending,
         expect_rows: load::expect,
+        expect_changes: cold_rows::expect_changes,
     });
 }
 

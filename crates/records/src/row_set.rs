@@ -1,5 +1,7 @@
 //! Sets of rows of one row group, by position.
 
+use std::ops::Range;
+
 /// A set of positions below a fixed bound.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct RowSet {
@@ -97,14 +99,28 @@ impl RowSet {
     /// The positions, ascending.
     #[inline]
     pub fn iter(&self) -> impl Iterator<Item = u32> {
-        self.words.iter().enumerate().flat_map(|(i, &word)| {
-            std::iter::successors((word != 0).then_some(word), |w| {
-                let rest = w & (w - 1);
-                (rest != 0).then_some(rest)
-            })
-            .map(move |w| i as u32 * 64 + w.trailing_zeros())
-        })
+        positions_of(&self.words, 0)
     }
+
+    /// Those in a range, ascending.
+    pub fn iter_among(&self, range: Range<u32>) -> impl Iterator<Item = u32> {
+        let first = range.start as usize / 64;
+        let end = (range.end as usize).div_ceil(64).min(self.words.len());
+        let words = self.words.get(first..end).unwrap_or_default();
+        positions_of(words, first).filter(move |position| range.contains(position))
+    }
+}
+
+/// The positions of words, of which the first has this place.
+#[inline]
+fn positions_of(words: &[u64], first: usize) -> impl Iterator<Item = u32> {
+    words.iter().zip(first..).flat_map(|(&word, i)| {
+        std::iter::successors((word != 0).then_some(word), |w| {
+            let rest = w & (w - 1);
+            (rest != 0).then_some(rest)
+        })
+        .map(move |w| i as u32 * 64 + w.trailing_zeros())
+    })
 }
 
 #[cfg(test)]
@@ -119,6 +135,10 @@ mod tests {
         }
         assert_eq!(set.len(), 3);
         assert_eq!(set.iter().collect::<Vec<_>>(), [3, 64, 199]);
+        let among = |range| set.iter_among(range).collect::<Vec<_>>();
+        assert_eq!(among(0..200), [3, 64, 199]);
+        assert_eq!((among(4..64), among(64..65)), (vec![], vec![64]));
+        assert_eq!((among(65..5_000), among(5_000..5_001)), (vec![199], vec![]));
         assert_eq!(
             [3, 4, 64, 65, 199, 200].map(|p| set.count_below(p)),
             [0, 1, 1, 2, 2, 3]

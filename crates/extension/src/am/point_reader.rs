@@ -27,7 +27,7 @@ use super::known_groups::{Among, KnownGroup, KnownGroups};
 use super::late_rows::{self, LatePlace, LateRow};
 use crate::errors::{ColdError, or_raise, refuse};
 use crate::slot_writer::write_single;
-use crate::store::directory::{self, GroupEntry, GroupState};
+use crate::store::directory::{self, GroupEntry, GroupFlags, GroupState};
 use crate::store::group_access::GroupAccess;
 use crate::store::group_bytes::LazyStore;
 use crate::store::group_cache;
@@ -267,13 +267,17 @@ impl PointReader {
             if is_surely_shown(last.file, entry, row) {
                 return Ok(false);
             }
+            let may_be_marked = may_be_hidden(store, entry, row);
+            if !may_be_marked && !entry.flags.contain(GroupFlags::RECENT_INSERTS) {
+                return ask();
+            }
             last.asked += 1;
             if last.asked <= FEW_ROWS {
                 // A range of keys would ask about its rows one after the other.
                 let position = entry.position_of(row);
                 let beside = position.and_then(|at| last.among.ask(at, entry.row_count));
                 if let (Some(at), Some(beside)) = (position, beside)
-                    && may_be_hidden(store, entry, row)
+                    && may_be_marked
                     && let Some(hidden) = hidden_range(store, entry, beside.clone(), snapshot)
                 {
                     last.among.note(beside, hidden.rows, hidden.how);

@@ -7,10 +7,10 @@ use arrow_buffer::BooleanBuffer;
 use howdah_bridge::store::ColdStore;
 use howdah_columnar::{ColumnarError, Predicate, Verdict};
 
+use super::hidden_rows::HiddenRows;
 use super::singles::{Run, Singles};
 use crate::errors::ColdError;
 use crate::store::open_group::OpenGroup;
-use crate::store::row_set::RowSet;
 use crate::store::view::{ColdGroup, ColdView};
 
 /// A predicate and the attribute it is about.
@@ -36,8 +36,8 @@ pub(super) struct CurrentGroup {
     pub(super) left: Option<Vec<usize>>,
     /// Some predicate tests a column that the group does not store.
     pub(super) undecided: bool,
-    /// Rows that are hidden from the snapshot.
-    hidden: Option<RowSet>,
+    /// Rows that are hidden from the view.
+    pub(super) hidden: HiddenRows,
     pub(super) singles: Singles,
 }
 
@@ -74,20 +74,13 @@ impl CurrentGroup {
                 Verdict::Some => left.get_or_insert_default().push(i),
             }
         }
-        let hidden = match &left {
-            Some(_) => view.hidden(store, &view.groups[index])?,
-            None => None,
-        };
-        if hidden.as_ref().is_some_and(|h| h.len() >= entry.row_count) {
-            left = None;
-        }
         Ok(Some(CurrentGroup {
             index,
             singles: Singles::of(&open),
             open,
             left,
             undecided,
-            hidden,
+            hidden: HiddenRows::default(),
         }))
     }
 
@@ -111,24 +104,15 @@ impl CurrentGroup {
         Ok(verdict)
     }
 
-    /// How many rows of a range are not hidden.
-    pub(super) fn shown_count(&self, rows: &Range<usize>) -> usize {
-        match &self.hidden {
-            None => rows.len(),
-            Some(hidden) => without(hidden, None, rows).count_set_bits(),
-        }
-    }
-
-    /// The selected rows of a range that are not hidden; `None` means all rows.
-    pub(super) fn shown(
-        &self,
-        selected: Option<BooleanBuffer>,
+    /// Reads which of these rows are hidden from the view.
+    pub(super) fn learn_hidden(
+        &mut self,
+        view: &ColdView<'_>,
+        store: &ColdStore<'_>,
         rows: &Range<usize>,
-    ) -> Option<BooleanBuffer> {
-        match &self.hidden {
-            None => selected,
-            Some(hidden) => Some(without(hidden, selected, rows)),
-        }
+    ) -> Result<(), ColdError> {
+        self.hidden
+            .learn(view, store, &view.groups[self.index], rows)
     }
 
     /// The rows for which all remaining predicates hold; `None` means all rows. Sets `recheck` if
@@ -175,58 +159,5 @@ impl CurrentGroup {
             }
         }
         Ok(selected)
-    }
-}
-
-/// The selected rows of a range that are not hidden.
-fn without(hidden: &RowSet, selected: Option<BooleanBuffer>, rows: &Range<usize>) -> BooleanBuffer {
-    let (words, first) = (hidden.words(), rows.start);
-    let seen = BooleanBuffer::collect_bool(rows.len(), |i| {
-        let row = first + i;
-        (words.get(row / 64)).is_none_or(|word| word >> (row % 64) & 1 == 0)
-    });
-    match selected {
-        None => seen,
-        Some(selected) => &selected & &seen,
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn rows_that_are_selected_and_not_hidden_are_left() {
-        let mut hidden = RowSet::with_bound(3 * 64);
-        for row in [64, 70, 127, 128, 190] {
-            hidden.insert(row);
-        }
-        for rows in [64..150, 65..150, 70..71, 3..129] {
-            rows_are_left(&hidden, rows);
-        }
-    }
-
-    fn rows_are_left(hidden: &RowSet, rows: Range<usize>) {
-        let left = |selected| {
-            let bits = without(hidden, selected, &rows);
-            assert_eq!(bits.len(), rows.len());
-            (0..bits.len())
-                .filter(|&i| bits.value(i))
-                .collect::<Vec<_>>()
-        };
-        let seen: Vec<usize> = (0..rows.len())
-            .filter(|i| !hidden.contains((rows.start + i) as u32))
-            .collect();
-        assert_eq!(left(None), seen);
-        let even = BooleanBuffer::collect_bool(rows.len(), |i| i % 2 == 0);
-        let expected: Vec<usize> = seen.into_iter().filter(|i| i % 2 == 0).collect();
-        assert_eq!(left(Some(even)), expected);
-    }
-
-    #[test]
-    fn rows_behind_the_last_hidden_one_are_seen() {
-        let hidden = RowSet::with_bound(1);
-        let bits = without(&hidden, None, &(8_192..8_292));
-        assert_eq!(bits.count_set_bits(), 100);
     }
 }

@@ -97,7 +97,7 @@ impl History {
         let Some(group) = &mut self.group else {
             return Ok(None);
         };
-        Ok(piece.read(group, &store, question, wanted)?.decoded)
+        Ok(piece.read(view, group, &store, question, wanted)?.decoded)
     }
 }
 

@@ -36,6 +36,7 @@ mod cost;
 mod counts;
 mod current_group;
 mod decoded;
+mod hidden_rows;
 mod history;
 mod like;
 mod operand;

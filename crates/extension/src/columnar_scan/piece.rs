@@ -8,6 +8,7 @@ use howdah_bridge::store::ColdStore;
 use super::current_group::{CurrentGroup, Question};
 use super::decoded::{Decoded, Selection};
 use crate::errors::ColdError;
+use crate::store::view::ColdView;
 
 /// A run of zones that are treated alike.
 #[derive(Clone, Debug, PartialEq)]
@@ -20,14 +21,19 @@ pub(super) struct Piece {
 pub(super) const SMALL_PIECE: usize = 256;
 
 impl Piece {
-    /// Selects and decodes the rows, of this group.
+    /// Selects and decodes the rows, of this group of the view.
     pub(super) fn read(
         &self,
+        view: &ColdView<'_>,
         group: &mut CurrentGroup,
         store: &ColdStore<'_>,
         question: &Question,
         wanted: &Attributes,
     ) -> Result<ReadPiece, ColdError> {
+        group.learn_hidden(view, store, &self.rows)?;
+        if group.hidden.shown_count(&self.rows) == 0 {
+            return Ok(ReadPiece::default());
+        }
         let mut recheck = group.undecided;
         let selected = match self.filter {
             false => None,
@@ -37,7 +43,7 @@ impl Piece {
             Some(bits) => self.rows.len() - bits.count_set_bits(),
             None => 0,
         };
-        let selected = group.shown(selected, &self.rows);
+        let selected = group.hidden.shown(selected, &self.rows);
         let decoded = match Selection::of(self.rows.clone(), selected) {
             Some(selection) => {
                 let selection = match self.rows.len() <= SMALL_PIECE {
@@ -57,6 +63,7 @@ impl Piece {
 }
 
 /// What [`Piece::read`] has read.
+#[derive(Default)]
 pub(super) struct ReadPiece {
     /// The rows, if any is left.
     pub(super) decoded: Option<Decoded>,

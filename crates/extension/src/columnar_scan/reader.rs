@@ -402,8 +402,8 @@ impl<'q> Reader<'q> {
             return Ok(());
         };
         let store = store_of(table)?;
-        let read = piece.read(current, &store, question, &self.wanted)?;
-        self.rows_read += current.shown_count(&piece.rows) as u64;
+        let read = piece.read(&self.view, current, &store, question, &self.wanted)?;
+        self.rows_read += current.hidden.shown_count(&piece.rows) as u64;
         self.counts.rows_removed += read.removed_count as u64;
         self.decoded = read.decoded.map(|decoded| (piece, decoded));
         Ok(())

@@ -118,6 +118,11 @@ impl<'a> ColdView<'a> {
             })
     }
 
+    /// Whether a row of the group may be hidden, as far as is known without a look at its marks.
+    pub fn may_hide(&self, group: &ColdGroup) -> bool {
+        (self.snapshot).is_some_and(|snapshot| group::may_hide_rows(group.entry(), snapshot))
+    }
+
     /// The rows of a group that the view does not show, by position.
     pub fn hidden(
         &self,
@@ -128,6 +133,20 @@ impl<'a> ColdView<'a> {
             return Ok(None);
         };
         group::rows_not_seen(store, group.entry(), snapshot)
+    }
+
+    /// The same among rows beside each other, counted from the first of them. `None` where it takes
+    /// the whole group to know.
+    pub fn hidden_among(
+        &self,
+        store: &ColdStore,
+        group: &ColdGroup,
+        positions: Range<u32>,
+    ) -> Option<RowSet> {
+        match self.snapshot {
+            None => Some(RowSet::default()),
+            Some(snapshot) => group::rows_not_seen_among(store, group.entry(), positions, snapshot),
+        }
     }
 }
 

@@ -167,13 +167,6 @@ impl Source<'_> {
             if self.view.is_all_hidden(store, group) {
                 continue;
             }
-            let hidden = self.view.hidden(store, group)?;
-            if hidden
-                .as_ref()
-                .is_some_and(|rows| rows.len() >= entry.row_count)
-            {
-                continue;
-            }
             let reader = ColumnReader::open(store, *entry, self.view.groups.len())?;
             let mut statistics = Vec::new();
             statistics.resize_with(self.attributes.len(), || None);
@@ -191,11 +184,24 @@ impl Source<'_> {
                 }
             }
             let known: Vec<_> = statistics.iter().map(Option::as_deref).collect();
+            let row_count = entry.row_count as usize;
+            let may_hide = self.view.may_hide(group);
+            let mut look = compiled.ask(&known, row_count, may_hide);
+            // The marks of a group that is skipped are not read.
+            let hidden = match may_hide && look != Look::Skip {
+                true => (self.view.hidden(store, group)?).filter(|rows| !rows.is_empty()),
+                false => None,
+            };
+            match &hidden {
+                Some(hidden) if hidden.len() >= entry.row_count => continue,
+                None if may_hide && look != Look::Skip => {
+                    look = compiled.ask(&known, row_count, false);
+                }
+                _ => {}
+            }
             for &place in &asked {
                 bounds.add(place, known[place].map(|statistics| &statistics.chunk));
             }
-            let hidden = hidden.filter(|rows| !rows.is_empty());
-            let look = compiled.ask(&known, entry.row_count as usize, hidden.is_some());
             let needed = match &look {
                 Look::Read { filter_decided, .. } => compiled.needed_for(&known, *filter_decided),
                 _ => Vec::new(),

@@ -20,15 +20,14 @@ use crate::am::moment::Moment;
 use crate::bounded_cache::{HashCache, OrderedCache};
 use crate::errors::ColdError;
 use crate::store::directory::{self, GroupEntry, GroupFlags, GroupState, PlacedEntry};
-use crate::store::marks;
+use crate::store::marks::{self, HiddenParts};
 use crate::store::pending_marks;
-use crate::store::row_set::RowSet;
 
 /// Groups that are remembered; each takes 16 kB at most.
 pub(super) const MOST_GROUPS: usize = 64;
 /// Tables of which the file is remembered.
 const MOST_TABLES: usize = 64;
-/// Rows of a wholly locked group that are looked up one by one before all its marks are read.
+/// Rows of a wholly locked group that are looked up one by one before its marks are read by parts.
 const FEW_ROWS: u32 = 32;
 
 thread_local! {
@@ -79,7 +78,7 @@ pub(super) struct LockedGroup {
     /// Rows that a command has changed.
     changed: (CommandId, u32),
     /// The hidden rows, once many were looked up; then only this transaction can hide more.
-    hidden: Option<RowSet>,
+    hidden: Option<HiddenParts>,
 }
 
 impl LockedGroup {
@@ -114,18 +113,16 @@ impl LockedGroup {
         if self.asked <= FEW_ROWS {
             return Ok(false);
         }
-        let hidden = match &self.hidden {
-            Some(hidden) => hidden,
-            None => {
-                self.placed = directory::refresh(store, &self.placed)?;
-                let entry = &self.placed.entry;
-                let none = || RowSet::with_bound(entry.capacity_rows);
-                let hidden = marks::hidden_now(store, entry)?;
-                self.hidden.insert(hidden.unwrap_or_else(none))
-            }
+        if self.hidden.is_none() {
+            self.placed = directory::refresh(store, &self.placed)?;
+        }
+        let entry = &self.placed.entry;
+        let hidden = self.hidden.get_or_insert_with(|| HiddenParts::of(entry));
+        let Some(position) = entry.position_of(row) else {
+            return Ok(false);
         };
-        let position = self.placed.entry.position_of(row);
-        Ok(position.is_some_and(|p| !hidden.contains(p)))
+        marks::learn_hidden(hidden, store, entry, position)?;
+        Ok(hidden.is_hidden(position) == Some(false))
     }
 
     /// Counts a row that the command changes; returns how many it has changed before.
@@ -143,7 +140,7 @@ impl LockedGroup {
         entry.flags = entry.flags.union(GroupFlags::ROW_MARKS);
         let first = entry.first_row.0;
         if let Some(hidden) = &mut self.hidden {
-            hidden.insert((row.0 - first) as u32);
+            hidden.note((row.0 - first) as u32);
         }
     }
 
@@ -209,7 +206,7 @@ pub(super) fn known_there(
     with_current(table, row, |found| {
         let position = found.placed.entry.position_of(row)?;
         let is_there = found.bulk >= Some(lock)
-            && found.hidden.as_ref().is_some_and(|h| !h.contains(position))
+            && (found.hidden.as_ref()).is_some_and(|h| h.is_hidden(position) == Some(false))
             && found.own.is_none_or(|command| command < cid);
         is_there.then_some(found.placed.entry)
     })

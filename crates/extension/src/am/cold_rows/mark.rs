@@ -51,8 +51,9 @@ impl There<'_, '_> {
             return false;
         }
         let (store, oid) = (target.store(), target.table.oid());
-        let started = target.or_raise(pending_marks::start(store, oid, placed, command));
-        if !started || !pending_marks::try_hide(oid, target.row, command, || fate) {
+        let row = target.row;
+        let started = pending_marks::start(store, oid, placed, row, command);
+        if !target.or_raise(started) || !pending_marks::try_hide(oid, row, command, || fate) {
             return false;
         }
         if let Some(mut known) = target.known() {

@@ -35,13 +35,14 @@
 //!
 //! A crash loses a mark that is not committed, which is void anyway. A damaged mark raises XX001.
 //!
-//! Many rows: past some number of row locks in a group, a lock on the whole group is requested
-//! without waiting; past a larger number in all groups, with waiting if the request waits. So the
-//! server's lock table does not fill up. A command that changes many rows of a group that is locked
-//! as a whole collects them instead of writing marks.
+//! Many rows: past some number of row locks in a group ([`expected_changes`]), a lock on the whole
+//! group is requested without waiting; past a larger number in all groups, with waiting if the
+//! request waits. So the server's lock table does not fill up. A command that changes many rows of
+//! a group that is locked as a whole collects them instead of writing marks.
 
 mod blockers;
 mod counted_rows;
+mod expected_changes;
 mod located;
 mod lock;
 mod locked_groups;
@@ -61,6 +62,7 @@ use howdah_bridge::table::{LockMode, Table};
 use howdah_bridge::tid::{RowNumber, Tid};
 use howdah_bridge::xid::Xid;
 
+pub use expected_changes::expect as expect_changes;
 pub use lock::{fetch_held, lock};
 pub(super) use locked_groups::held_group;
 pub use row_lock::{

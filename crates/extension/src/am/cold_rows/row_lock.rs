@@ -16,6 +16,7 @@ use howdah_bridge::xid::{CommandId, SubTransactionId, Xid, current_subtransactio
 
 use super::blockers::{Forbids, blockers};
 use super::counted_rows::{CountedRows, Group};
+use super::expected_changes::{self, changes_per_group};
 use super::located::LocatedRow;
 use super::locked_groups;
 use super::recent_locks;
@@ -24,10 +25,10 @@ use crate::settings;
 use crate::store::directory::PlacedEntry;
 use crate::store::visibility::{last_change, sees_row_somewhere};
 
-/// Rows changed in one group before the whole group is requested: then they may be collected.
-const CHANGES_PER_GROUP: u32 = 256;
 /// Rows locked in one group before the whole group is requested.
 const LOCKS_PER_GROUP: u32 = 1_024;
+/// After so many more rows it is requested again.
+const ROWS_BETWEEN_REQUESTS: u32 = 32;
 /// Between two attempts to lock a row that another backend holds for a moment.
 const NAP_MICROSECONDS: i64 = 100;
 /// Row locks that a transaction holds before whole groups are requested at once, with waiting.
@@ -101,6 +102,7 @@ pub fn give_back_groups() {
 /// Discards everything: the transaction is over.
 pub fn reset() {
     forget_locks();
+    expected_changes::reset();
     LOCKED_ROWS.with_borrow_mut(|rows| rows.clear(locked_groups::MOST_GROUPS));
     IS_CROWDED.set(false);
 }
@@ -294,13 +296,18 @@ enum Obstacle {
 /// row lock to release later. Waits for the group if the request waits. Past some number of rows
 /// the whole group is requested.
 fn take(target: &LocatedRow<'_>, request: Request) -> Result<Option<Locked>, Obstacle> {
-    let Request { lock, wait, .. } = request;
+    let Request {
+        lock,
+        wait,
+        command,
+        ..
+    } = request;
     let Some(group) = target.group() else {
         return Ok(None);
     };
     let most = match request.purpose {
         Purpose::Lock => LOCKS_PER_GROUP,
-        Purpose::Delete | Purpose::Update => CHANGES_PER_GROUP,
+        Purpose::Delete | Purpose::Update => changes_per_group(command),
     };
     let (locks, row, table) = (target.locks, target.row, target.table.oid());
     // Then this transaction cannot have locked anything of the group yet.
@@ -314,7 +321,7 @@ fn take(target: &LocatedRow<'_>, request: Request) -> Result<Option<Locked>, Obs
     }
     let (in_group, in_all) = LOCKED_ROWS.with_borrow_mut(|rows| rows.next(place));
     // A request has its price: it is not made for every row while another transaction blocks it.
-    let many_here = in_group >= most && in_group.is_multiple_of(CHANGES_PER_GROUP / 8);
+    let many_here = in_group >= most && in_group.is_multiple_of(ROWS_BETWEEN_REQUESTS);
     let too_many = holds_too_many(in_all);
     if (many_here || too_many) && settings::group_locks() {
         // A worker of a subscription may be the one to end the transaction that it would wait for.

@@ -1,6 +1,6 @@
 //! Deletion vectors: bitmaps of hidden rows, one for each 16,384 rows of a group.
 
-use std::ops::{ControlFlow, RangeInclusive};
+use std::ops::{ControlFlow, Range, RangeInclusive};
 
 use howdah_bridge::store::{Birth, ColdStore, Visited};
 use howdah_bridge::tid::{GroupId, ROWS_PER_COLD_BLOCK, RowNumber, Tid};
@@ -110,6 +110,44 @@ pub(in crate::store) fn add_rows(
         if judge(&shown) {
             match open_vector(entry.group(), shown.payload) {
                 Ok(vector) => insert_rows(entry, shown.seq, &of_vector(&vector), rows),
+                Err(error) => damage = Some(error),
+            }
+        }
+        ControlFlow::Continue(())
+    });
+    damage.map_or(Ok(()), Err)
+}
+
+/// Calls `hide` for each of the rows at these positions that a deletion vector hides which `judge`
+/// accepts, with the vector's writer.
+pub(in crate::store) fn for_each_in_vectors(
+    store: &ColdStore,
+    entry: &GroupEntry,
+    positions: Range<u32>,
+    judge: &mut dyn FnMut(&Visited<'_>) -> bool,
+    hide: &mut dyn FnMut(u32, Xid),
+) -> Result<(), ColdError> {
+    if positions.is_empty() || !entry.flags.contain(GroupFlags::DELETION_VECTORS) {
+        return Ok(());
+    }
+    let place = |position: u32| {
+        let row = RowNumber(entry.first_row.0 + u64::from(position));
+        deletion_vector_place(entry, row)
+    };
+    let keys = place(positions.start).0..=place(positions.end - 1).0;
+    let mut damage = None;
+    store.visit(DELETION_VECTOR_ID, keys, &mut |shown| {
+        if judge(&shown) {
+            let by = writer_of(&shown).0;
+            match open_vector(entry.group(), shown.payload) {
+                Ok(vector) => {
+                    for position in positions.clone() {
+                        let (seq, at) = place(position);
+                        if seq == shown.seq && vector.hides(at) {
+                            hide(position, by);
+                        }
+                    }
+                }
                 Err(error) => damage = Some(error),
             }
         }

@@ -4,9 +4,11 @@
 //! sees is asked at [`crate::store::visibility`].
 
 use howdah_bridge::store::{ColdStore, Visited};
+use howdah_bridge::tid::RowNumber;
 use howdah_records::DeletionVector;
 
-use super::deletion_vector::add_rows;
+use super::deletion_vector::{add_rows, for_each_in_vectors};
+use super::hidden_parts::HiddenParts;
 use super::row_mark::{key_ranges, row_of};
 use super::tuple_visibility::{in_force, writer_of};
 use crate::errors::ColdError;
@@ -21,6 +23,45 @@ use crate::store::row_set::RowSet;
 pub fn hidden_now(store: &ColdStore, entry: &GroupEntry) -> Result<Option<RowSet>, ColdError> {
     let stored = hidden_where(store, entry, &mut |shown| in_force(shown))?;
     Ok(with_pending(store, entry, stored))
+}
+
+/// Reads whether marks or deletion vectors of our own transaction, or of committed ones, hide the
+/// row and its neighbours, unless that is known. The whole group is locked, and its entry was read
+/// since. Rows that are hidden in memory only are not counted as hidden.
+///
+/// # Errors
+/// A damaged record.
+pub fn learn_hidden(
+    parts: &mut HiddenParts,
+    store: &ColdStore,
+    entry: &GroupEntry,
+    position: u32,
+) -> Result<(), ColdError> {
+    let Some(positions) = parts.unknown(entry, position) else {
+        return Ok(());
+    };
+    let (start, first) = (positions.start, entry.first_row.0);
+    let mut hidden = Vec::new();
+    if entry.flags.contain(GroupFlags::ROW_MARKS) {
+        let from = RowNumber(first + u64::from(start));
+        for (id, seqs) in key_ranges(from, positions.len() as u32) {
+            store.visit_by_page(id, seqs, &mut |shown| {
+                if in_force(&shown) {
+                    hidden.push((row_of(id, shown.seq).0 - first) as u32);
+                }
+            });
+        }
+    }
+    let mut hide = |position, _| hidden.push(position);
+    for_each_in_vectors(
+        store,
+        entry,
+        positions,
+        &mut |shown| in_force(shown),
+        &mut hide,
+    )?;
+    parts.take_in(start, hidden.into_iter());
+    Ok(())
 }
 
 /// The rows of a group that another transaction, which is in progress, is hiding.
@@ -56,7 +97,8 @@ pub(in crate::store) fn with_pending(
         return stored;
     }
     let mut rows = stored.unwrap_or_else(|| RowSet::with_bound(entry.capacity_rows));
-    memory::for_each_hidden(store, entry, &mut |position, _| {
+    let all = 0..entry.capacity_rows;
+    memory::for_each_hidden(store, entry, all, &mut |position, _| {
         rows.insert(position);
     });
     (!rows.is_empty()).then_some(rows)

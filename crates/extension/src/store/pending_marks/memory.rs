@@ -2,6 +2,7 @@
 
 use std::cell::RefCell;
 use std::collections::BTreeMap;
+use std::ops::Range;
 
 use howdah_bridge::Oid;
 use howdah_bridge::store::{ColdStore, StoreId};
@@ -9,6 +10,7 @@ use howdah_bridge::tid::RowNumber;
 use howdah_bridge::xid::{CommandId, SubTransactionId, current_subtransaction};
 
 use crate::store::directory::{GroupEntry, PlacedEntry};
+use crate::store::marks::hidden_parts::HiddenParts;
 use crate::store::marks::mark::RowFate;
 use crate::store::row_set::RowSet;
 
@@ -22,8 +24,8 @@ pub(super) struct PendingMarks {
     pub rows: RowSet,
     /// Those of these rows that were not simply deleted.
     pub fates: BTreeMap<u32, RowFate>,
-    /// Rows hidden before by any transaction: they are known, because the whole group is locked.
-    pub known: RowSet,
+    /// Rows hidden before by any transaction, as far as that was asked for.
+    pub before: HiddenParts,
 }
 
 impl PendingMarks {
@@ -54,8 +56,8 @@ pub fn any() -> bool {
     PENDING.with_borrow(|pending| !pending.is_empty())
 }
 
-/// Hides a row if this command collects rows of its group and no transaction has hidden the row
-/// before: `fate` is asked then, and may insert the row's new version. Returns how many rows of the
+/// Hides a row if this command collects rows of its group and is known to be the first to hide the
+/// row: `fate` is asked then, and may insert the row's new version. Returns how many rows of the
 /// group were not simply deleted; `None` if the row is not hidden.
 pub(super) fn hide(
     table: Oid,
@@ -77,8 +79,8 @@ pub(super) fn hide(
     })
 }
 
-/// Which rows this command collects, by their place, if this row is not hidden yet and may be
-/// added.
+/// Which rows this command collects, by their place, if this row is known not to be hidden yet and
+/// may be added.
 fn collecting(
     pending: &[PendingMarks],
     table: Oid,
@@ -94,7 +96,7 @@ fn collecting(
     })?;
     let (found, position) = (&pending[at], pending[at].position_of(row));
     (position < found.placed.entry.row_count
-        && !found.known.contains(position)
+        && found.before.is_hidden(position) == Some(false)
         && !found.rows.contains(position))
     .then_some(at)
 }
@@ -113,10 +115,7 @@ pub fn note_marked(table: Oid, row: RowNumber) {
         for p in pending.iter_mut() {
             if p.is_of(table, row) {
                 let position = p.position_of(row);
-                if p.known.is_empty() {
-                    p.known = RowSet::with_bound(p.placed.entry.capacity_rows);
-                }
-                p.known.insert(position);
+                p.before.note(position);
             }
         }
     });
@@ -144,14 +143,18 @@ pub fn command_hiding(store: &ColdStore, entry: &GroupEntry, row: RowNumber) -> 
     fate_of(store, entry, row).map(|(command, _)| command)
 }
 
-/// Calls `show` for each row of a group that is hidden in memory, with the command that hides it.
+/// Calls `show` for each row of a group that is hidden in memory among those at the positions, with
+/// the command that hides it.
 pub fn for_each_hidden(
     store: &ColdStore,
     entry: &GroupEntry,
+    positions: Range<u32>,
     show: &mut dyn FnMut(u32, CommandId),
 ) {
     for_group(store, entry, |p| {
-        p.rows.iter().for_each(|position| show(position, p.command))
+        for position in p.rows.iter_among(positions.clone()) {
+            show(position, p.command);
+        }
     });
 }
 

@@ -30,7 +30,7 @@ use howdah_bridge::xid::{CommandId, SubTransactionId, current_subtransaction};
 
 use self::memory::{PENDING, PendingMarks};
 use super::directory::PlacedEntry;
-use super::marks::{self, RowFate};
+use super::marks::{self, HiddenParts, RowFate};
 use super::pending_groups;
 use super::row_set::RowSet;
 use crate::errors::{ColdError, or_raise};
@@ -69,43 +69,60 @@ pub fn try_hide(
     true
 }
 
-/// Starts to collect rows of a group that is locked as a whole, to be hidden by [`try_hide`].
-/// `false` if an outer subtransaction already collects rows of the group.
+/// Starts to collect rows of a group that is locked as a whole, to be hidden by [`try_hide`], or
+/// learns of one more of them whether it is hidden. `false` if an outer subtransaction already
+/// collects rows of the group.
 pub fn start(
     store: &ColdStore,
     table: Oid,
     placed: &mut PlacedEntry,
+    row: RowNumber,
     command: CommandId,
 ) -> Result<bool, ColdError> {
     let subtransaction = current_subtransaction();
     let group = placed.entry.group();
+    let is_of_group = |p: &PendingMarks| p.table == table && p.placed.entry.group() == group;
     let of_outer = PENDING.with_borrow(|pending| {
-        pending.iter().any(|p| {
-            p.table == table
-                && p.placed.entry.group() == group
-                && p.subtransaction != subtransaction
-        })
+        (pending.iter()).any(|p| is_of_group(p) && p.subtransaction != subtransaction)
     });
     if of_outer {
         return Ok(false);
     }
-    write_where(|p| p.table == table && p.placed.entry.group() == group);
-    if PENDING.with_borrow(Vec::len) >= MOST_GROUPS {
-        write_here();
-    }
-    marks::announce_deletion_vectors(store, placed)?;
-    let known = marks::hidden_now(store, &placed.entry)?;
-    let started = PendingMarks {
-        table,
-        file: store.id(),
-        placed: *placed,
-        subtransaction,
-        command,
-        rows: RowSet::with_bound(placed.entry.capacity_rows),
-        fates: BTreeMap::new(),
-        known: known.unwrap_or_default(),
+    let is_continued =
+        |p: &PendingMarks| is_of_group(p) && p.command == command && p.file == store.id();
+    // Removed from the list while its marks are read: an ERROR ends the subtransaction it belongs
+    // to.
+    let continued = PENDING.with_borrow_mut(|pending| {
+        let at = pending.iter().position(is_continued)?;
+        Some(pending.remove(at))
+    });
+    let mut collected = match continued {
+        Some(continued) => {
+            let announced = continued.placed.entry.flags;
+            placed.entry.flags = placed.entry.flags.union(announced);
+            continued
+        }
+        None => {
+            write_where(is_of_group);
+            if PENDING.with_borrow(Vec::len) >= MOST_GROUPS {
+                write_here();
+            }
+            marks::announce_deletion_vectors(store, placed)?;
+            PendingMarks {
+                table,
+                file: store.id(),
+                placed: *placed,
+                subtransaction,
+                command,
+                rows: RowSet::with_bound(placed.entry.capacity_rows),
+                fates: BTreeMap::new(),
+                before: HiddenParts::of(&placed.entry),
+            }
+        }
     };
-    PENDING.with_borrow_mut(|pending| pending.push(started));
+    let position = (row.0 - placed.entry.first_row.0) as u32;
+    marks::learn_hidden(&mut collected.before, store, &placed.entry, position)?;
+    PENDING.with_borrow_mut(|pending| pending.push(collected));
     Ok(true)
 }
 

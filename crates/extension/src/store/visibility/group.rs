@@ -2,10 +2,12 @@
 //!
 //! The same for one row: [`super::row`].
 
+use std::ops::Range;
+
 use howdah_bridge::snapshot::Snapshot;
 use howdah_bridge::store::ColdStore;
 
-use super::hidden::hidden_rows;
+use super::hidden::{hidden_range, hidden_rows};
 use super::moved_changes;
 use crate::errors::ColdError;
 use crate::store::directory::GroupEntry;
@@ -35,4 +37,27 @@ pub fn rows_not_seen(
         }
         (hidden, changed) => hidden.or(changed),
     })
+}
+
+/// Whether the snapshot may not see some row of the group, as far as is known without a look at the
+/// store.
+pub fn may_hide_rows(entry: &GroupEntry, snapshot: Snapshot<'_>) -> bool {
+    !entry.flags.are_clear() || moved_changes::may_hide(snapshot)
+}
+
+/// The rows among those beside each other that the snapshot does not see, counted from the first.
+/// `None` where it takes the whole group to know: ask for that.
+pub fn rows_not_seen_among(
+    store: &ColdStore,
+    entry: &GroupEntry,
+    positions: Range<u32>,
+    snapshot: Snapshot<'_>,
+) -> Option<RowSet> {
+    if !may_hide_rows(entry, snapshot) {
+        return Some(RowSet::default());
+    }
+    if moved_changes::may_hide(snapshot) {
+        return None;
+    }
+    hidden_range(store, entry, positions, snapshot).map(|hidden| hidden.rows)
 }

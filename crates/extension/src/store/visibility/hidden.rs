@@ -17,7 +17,8 @@ use crate::errors::ColdError;
 use crate::store::cache::hidden_groups;
 use crate::store::directory::{self, GroupEntry, GroupFlags};
 use crate::store::marks::deletion_vector::{
-    DELETION_VECTOR_ID, deletion_vector_place, deletion_vectors_of, insert_rows, open_vector,
+    DELETION_VECTOR_ID, deletion_vector_place, deletion_vectors_of, for_each_in_vectors,
+    insert_rows, open_vector,
 };
 use crate::store::marks::mark_filter::ask;
 use crate::store::marks::marked_rows::hidden_where;
@@ -128,8 +129,8 @@ impl Records for StoredRecords<'_> {
         memory::command_hiding(self.store, self.entry, self.row(position))
     }
 
-    fn all_in_memory(&self, hide: &mut dyn FnMut(u32, CommandId)) {
-        memory::for_each_hidden(self.store, self.entry, hide);
+    fn among_in_memory(&self, positions: Range<u32>, hide: &mut dyn FnMut(u32, CommandId)) {
+        memory::for_each_hidden(self.store, self.entry, positions, hide);
     }
 
     #[inline]
@@ -195,30 +196,8 @@ impl Records for StoredRecords<'_> {
         positions: Range<u32>,
         hide: &mut dyn FnMut(u32, Xid),
     ) -> Result<(), ColdError> {
-        let (entry, mut damage) = (self.entry, None);
-        let Some(last) = positions.end.checked_sub(1) else {
-            return Ok(());
-        };
-        let seq_of = |position| deletion_vector_place(entry, self.row(position)).0;
-        let keys = seq_of(positions.start)..=seq_of(last);
-        self.store.visit(DELETION_VECTOR_ID, keys, &mut |shown| {
-            if self.sees_among_many(&shown) {
-                let by = writer_of(&shown).0;
-                match open_vector(entry.group(), shown.payload) {
-                    Ok(vector) => {
-                        for position in positions.clone() {
-                            let (seq, at) = deletion_vector_place(entry, self.row(position));
-                            if seq == shown.seq && vector.hides(at) {
-                                hide(position, by);
-                            }
-                        }
-                    }
-                    Err(error) => damage = Some(error),
-                }
-            }
-            ControlFlow::Continue(())
-        });
-        damage.map_or(Ok(()), Err)
+        let mut sees = |shown: &Visited<'_>| self.sees_among_many(shown);
+        for_each_in_vectors(self.store, self.entry, positions, &mut sees, hide)
     }
 
     fn vectors(&self, rows: &mut RowSet, by: &mut dyn FnMut(Xid)) -> Result<(), ColdError> {
@@ -292,8 +271,8 @@ pub fn may_be_hidden(store: &ColdStore, entry: &GroupEntry, row: RowNumber) -> b
 }
 
 /// The hidden rows among those beside each other, from an MVCC snapshot, by position counted from
-/// the first of them. `None` where more than marks and deletion vectors may hide them, or one of
-/// these is damaged; ask row by row, or for the whole group, then. `None` also in serializable
+/// the first of them. `None` where some may be younger than the snapshot, or a record is damaged;
+/// ask row by row, or for the whole group, then. `None` also in serializable
 /// transactions: marks of rows that are not read would count as conflicts there.
 pub fn hidden_range(
     store: &ColdStore,

@@ -85,8 +85,8 @@ pub trait Records {
     fn any_in_memory(&self) -> bool;
     /// The command of our own that has hidden the row in memory.
     fn in_memory(&self, position: u32) -> Option<CommandId>;
-    /// Calls `hide` for each row that is hidden in memory.
-    fn all_in_memory(&self, hide: &mut dyn FnMut(u32, CommandId));
+    /// Calls `hide` for each row that is hidden in memory among those at the positions.
+    fn among_in_memory(&self, positions: Range<u32>, hide: &mut dyn FnMut(u32, CommandId));
 
     /// Whether a mark of the row, of its own or in a deletion vector, must be looked for: `false`
     /// only if there is none, of any transaction.
@@ -160,7 +160,7 @@ pub fn of_row<R: Records>(records: &R, position: u32) -> Result<Hidden, R::Error
 }
 
 /// The hidden rows among those beside each other, by position counted from the first of them.
-/// `None` where more than marks and deletion vectors may hide some: ask for the whole group then.
+/// `None` where some may be younger than the snapshot: ask for the whole group then.
 ///
 /// # Errors
 /// Those of the records.
@@ -168,8 +168,8 @@ pub fn of_range<R: Records>(
     records: &R,
     positions: Range<u32>,
 ) -> Result<Option<HiddenRows>, R::Error> {
-    let kinds = records.kinds();
-    if kinds.recent || records.any_in_memory() {
+    let (sight, kinds) = (records.sight(), records.kinds());
+    if kinds.recent {
         return Ok(None);
     }
     let mut rows = RowSet::with_bound(positions.len() as u32);
@@ -179,18 +179,24 @@ pub fn of_range<R: Records>(
         rows.insert(position - start);
         youngest = youngest.younger(by);
     };
-    let sees_records = records.sight() != Sight::Everything;
+    let sees_records = sight != Sight::Everything;
     if kinds.marks && sees_records {
         records.marks(positions.clone(), &mut hide)?;
     }
     if kinds.vectors && sees_records {
-        records.in_vectors(positions, &mut hide)?;
+        records.in_vectors(positions.clone(), &mut hide)?;
     }
-    Ok(Some(HiddenRows {
-        rows,
-        how: Hidden::By(youngest),
-        all_by: None,
-    }))
+    let mut how = Hidden::By(youngest);
+    if records.any_in_memory() {
+        records.among_in_memory(positions, &mut |position, command| {
+            if sight.sees(command) {
+                how = Hidden::ForNow;
+                rows.insert(position - start);
+            }
+        });
+    }
+    let all_by = None;
+    Ok(Some(HiddenRows { rows, how, all_by }))
 }
 
 /// The hidden rows of the group, if any are. If [`Hidden::By`] a transaction, all of them are
@@ -219,7 +225,8 @@ pub fn of_group<R: Records>(records: &R) -> Result<Option<HiddenRows>, R::Error>
     let mut how = Hidden::By(youngest);
     if records.any_in_memory() {
         how = Hidden::ForNow;
-        records.all_in_memory(&mut |position, command| {
+        let all = 0..records.capacity();
+        records.among_in_memory(all, &mut |position, command| {
             if sight.sees(command) {
                 rows.insert(position);
             }

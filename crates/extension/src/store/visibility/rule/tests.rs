@@ -58,8 +58,9 @@ impl Records for Planted {
         self.memory.get(&position).copied()
     }
 
-    fn all_in_memory(&self, hide: &mut dyn FnMut(u32, CommandId)) {
-        self.memory.iter().for_each(|(&row, &by)| hide(row, by));
+    fn among_in_memory(&self, positions: Range<u32>, hide: &mut dyn FnMut(u32, CommandId)) {
+        let among = self.memory.range(positions);
+        among.for_each(|(&row, &by)| hide(row, by));
     }
 
     fn may_be_marked(&self, position: u32) -> bool {

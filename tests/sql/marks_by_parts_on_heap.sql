@@ -1,0 +1,1 @@
+marks_by_parts.sql
