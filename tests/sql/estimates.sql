@@ -113,4 +113,26 @@ BEGIN
 END $$;
 SELECT planning_buffers() > 0, planning_buffers() > 0, planning_buffers() < 300;
 
+-- Where no row is left, places of hidden rows still have their price: checks of foreign keys are planned then.
+CREATE TABLE parents (id int PRIMARY KEY, v text) USING howdah WITH (autovacuum_enabled = off);
+INSERT INTO parents SELECT i, 'x' FROM generate_series(1, 20000) i;
+ANALYZE parents;
+BEGIN;
+DELETE FROM parents WHERE id < 19900;
+SELECT plan('SELECT 1 FROM ONLY parents WHERE id = 5 FOR KEY SHARE') -> 'Plans' -> 0 ->> 'Node Type' AS node;
+DELETE FROM parents;
+SELECT plan('SELECT 1 FROM ONLY parents WHERE id = 5 FOR KEY SHARE') -> 'Plans' -> 0 ->> 'Node Type' AS node;
+ROLLBACK;
+
+-- Some keys in no order are found by index, although the engine is priced lower; thousands by the engine.
+CREATE TABLE keys (id uuid PRIMARY KEY, k int, v text) USING howdah WITH (autovacuum_enabled = off);
+INSERT INTO keys SELECT md5(i::text)::uuid, i, 'v' || i FROM generate_series(1, 60000) i;
+VACUUM ANALYZE keys;
+CREATE FUNCTION listed(n int) RETURNS text LANGUAGE sql AS
+    $$ SELECT string_agg(quote_literal(md5((i * 7)::text)::uuid), ', ') FROM generate_series(1, n) i $$;
+SELECT n, plan(format('SELECT k FROM keys WHERE id IN (%s)', listed(n))) ->> 'Node Type' AS node,
+    (plan(format('SELECT sum(k) FROM keys WHERE id IN (%s)', listed(n))) ->> 'Node Type') = 'Custom Scan' AS vectorized
+    FROM unnest(ARRAY[50, 4000]) n;
+SELECT count(*), sum(k) FROM keys WHERE id = ANY (ARRAY(SELECT md5((i * 7)::text)::uuid FROM generate_series(1, 4000) i));
+
 DROP SCHEMA estimates CASCADE;

@@ -49,7 +49,9 @@ pub struct LateRows {
     pub fill: fn(number: u32, slot: Slot<'_>, table: Table<'_>, from: usize, to: usize),
     /// Forms the tuple of a row, calls [`make_ready`], and stores it.
     pub complete: fn(number: u32, slot: Slot<'_>, table: Table<'_>),
-    /// The slot is freed, or may hold another row now and then.
+    /// The slot is emptied, and the row not read any more. Must raise no ERROR.
+    pub empty: fn(number: u32),
+    /// The slot is freed, or may hold another row now and then. Must raise no ERROR.
     pub forget: fn(slot: usize),
 }
 
@@ -100,6 +102,29 @@ pub fn make_ready(slot: Slot<'_>) {
     if is_late(slot) {
         // SAFETY: the slot is valid, and was of heap's kind before.
         unsafe { give_back(slot.raw()) }
+    }
+}
+
+/// The same of a slot that is used for hot rows next: what was read of the late row is given up.
+#[inline]
+pub fn make_empty(slot: Slot<'_>) {
+    if is_late(slot) {
+        // SAFETY: the slot is valid, and was of heap's kind before.
+        unsafe {
+            empty(slot.raw());
+            give_back(slot.raw());
+        }
+    }
+}
+
+/// Tells that the row is not read any more.
+///
+/// # Safety
+/// A valid late slot.
+unsafe fn empty(slot: *mut pg_sys::TupleTableSlot) {
+    if let Some((rows, _)) = installed() {
+        // SAFETY: as for this function.
+        (rows.empty)(unsafe { row_of(slot) }.0);
     }
 }
 
@@ -184,8 +209,9 @@ unsafe fn complete(slot: *mut pg_sys::TupleTableSlot) {
 /// # Safety
 /// Called by the server with a late slot, as all below.
 unsafe extern "C-unwind" fn clear(slot: *mut pg_sys::TupleTableSlot) {
-    // SAFETY: a valid slot, which was of heap's kind.
+    // SAFETY: a valid slot, which was of heap's kind; a late one when the server calls this.
     unsafe {
+        empty(slot);
         give_back(slot);
         crate::slot::clear(slot);
     }

@@ -45,6 +45,14 @@ impl RowMemory {
         }
     }
 
+    /// Frees what the last row has left.
+    pub fn clear(&self) {
+        if !self.context.get().is_null() {
+            // SAFETY: as in `with`; nothing in it is in use any more.
+            unsafe { unguarded::MemoryContextReset(self.context.get()) }
+        }
+    }
+
     /// Resets the memory and runs `f` with it as the current context.
     #[inline]
     pub fn with<R>(&self, f: impl FnOnce() -> R) -> R {

@@ -33,6 +33,7 @@ use crate::parts::{Form, slice};
 use crate::pattern::{TextPattern, having_infix};
 use crate::predicate::{CompareOp, Predicate};
 use crate::rewrite::{Rewritten, rewrite};
+use crate::sieve::{Sieve, hash_of_bytes, hash_of_integer};
 use crate::types::ColumnType;
 use crate::value::{Numeric, OwnedValue, Value, as_integer, compare_decimals, compare_floats};
 
@@ -362,8 +363,8 @@ fn row_by_row(column: &Column, predicate: &Predicate) -> Option<BooleanBuffer> {
     (!undecided).then_some(matches)
 }
 
-/// A list of many values, by binary search; `None` for other columns, and where a value cannot be
-/// compared.
+/// A list of many values, by a [`Sieve`] and binary search; `None` for other columns, and where a
+/// value cannot be compared.
 fn in_many(column: &Column, values: &[OwnedValue]) -> Option<BooleanBuffer> {
     let integers = || {
         let mut integers: Vec<i64> = values
@@ -371,7 +372,8 @@ fn in_many(column: &Column, values: &[OwnedValue]) -> Option<BooleanBuffer> {
             .filter_map(|value| as_integer(value.as_value()))
             .collect();
         integers.sort_unstable();
-        integers
+        let sieve = Sieve::of(integers.iter().map(|&value| hash_of_integer(value)));
+        (integers, sieve)
     };
     let mut strings: Vec<&[u8]> = values
         .iter()
@@ -382,7 +384,11 @@ fn in_many(column: &Column, values: &[OwnedValue]) -> Option<BooleanBuffer> {
         })
         .collect();
     strings.sort_unstable();
-    let contains = |integers: &[i64], value: i64| integers.binary_search(&value).is_ok();
+    let sieve = Sieve::of(strings.iter().map(|string| hash_of_bytes(string)));
+    let holds = |string: &[u8]| sieve.may_hold(hash_of_bytes(string)) && find(&strings, string);
+    let contains = |(integers, sieve): &(Vec<i64>, Sieve), value: i64| {
+        sieve.may_hold(hash_of_integer(value)) && integers.binary_search(&value).is_ok()
+    };
     let bits = match column {
         Column::Int16(rows) => {
             let list = integers();
@@ -407,14 +413,14 @@ fn in_many(column: &Column, values: &[OwnedValue]) -> Option<BooleanBuffer> {
             BooleanBuffer::collect_bool(rows.len(), |row| contains_float(&list, rows.value(row)))
         }
         Column::Numeric(rows) => return in_decimals(rows, values),
-        Column::Text(rows) => BooleanBuffer::collect_bool(rows.len(), |row| {
-            find(&strings, rows.value(row).as_bytes())
-        }),
+        Column::Text(rows) => {
+            BooleanBuffer::collect_bool(rows.len(), |row| holds(rows.value(row).as_bytes()))
+        }
         Column::Bytes(rows) => {
-            BooleanBuffer::collect_bool(rows.len(), |row| find(&strings, rows.value(row)))
+            BooleanBuffer::collect_bool(rows.len(), |row| holds(rows.value(row)))
         }
         Column::Fixed(rows) => {
-            BooleanBuffer::collect_bool(rows.len(), |row| find(&strings, rows.value(row)))
+            BooleanBuffer::collect_bool(rows.len(), |row| holds(rows.value(row)))
         }
         _ => return None,
     };

@@ -55,6 +55,7 @@ mod pattern;
 mod predicate;
 mod rewrite;
 mod select;
+mod sieve;
 mod source;
 mod stats;
 mod types;

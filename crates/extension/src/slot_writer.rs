@@ -214,10 +214,12 @@ impl SlotWriter {
             pgrx::error!("a row is stored in another slot than it was begun for");
         }
         self.write(slot, tid, table, origin, |_, _, _| {});
+        self.forget_large();
     }
 
-    /// Discards the form of rows if it holds much memory.
+    /// Discards the values of the last row, which are not used any more, if they hold much memory.
     pub fn forget_large(&mut self) {
+        self.memory.clear();
         self.shape
             .take_if(|shape| shape.datums.memory_bytes() > MOST_KEPT_BYTES);
     }

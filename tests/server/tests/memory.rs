@@ -185,3 +185,36 @@ fn results_of_postgresqls_expressions_are_kept_a_few_at_a_time() -> anyhow::Resu
     }
     Ok(())
 }
+
+#[test]
+fn scans_by_index_that_have_ended_keep_no_row() -> anyhow::Result<()> {
+    let primary = Primary::start("late-row-memory", &SETTINGS)?;
+    let mut session = primary.session()?;
+    let partition_count = 30;
+    session.batch_execute(
+        "CREATE TABLE p (id int PRIMARY KEY, words text) PARTITION BY RANGE (id);
+         SET howdah.debug_force_cold = on",
+    )?;
+    for nth in 0..partition_count {
+        session.batch_execute(&format!(
+            "CREATE TABLE p{nth} PARTITION OF p FOR VALUES FROM ({nth} * 2) TO ({nth} * 2 + 2) USING howdah;
+             INSERT INTO p SELECT {nth} * 2 + i % 2, string_agg(md5(random()::text), '')
+                 FROM generate_series(1, 120000) i GROUP BY i % 2"
+        ))?;
+    }
+    let mut reader = primary.session()?;
+    reader.batch_execute(
+        "SET enable_seqscan = off; SET enable_bitmapscan = off; SET howdah.columnar_scan = off;
+         SET jit_above_cost = 0;
+         BEGIN; DECLARE c CURSOR FOR SELECT id, length(words) FROM p WHERE id >= 0; FETCH 4 FROM c",
+    )?;
+    let before = own_memory(&mut reader)?;
+    let rows = reader.query("FETCH ALL FROM c", &[])?;
+    assert_eq!(rows.len(), 2 * partition_count - 4);
+    let grown = own_memory(&mut reader)?.saturating_sub(before);
+    ensure!(
+        grown <= 12 << 20,
+        "{grown} bytes for {partition_count} scans"
+    );
+    Ok(())
+}

@@ -161,6 +161,20 @@ unsafe extern "C-unwind" fn executor_start(query: *mut pg_sys::QueryDesc, flags:
     }
 }
 
+/// Whether expressions of the query may be compiled (JIT). It is asked after those of its plan
+/// were, if they are: a server without a compiler has found that out then, for the rest of the
+/// session.
+///
+/// # Safety
+/// The state of a started query.
+unsafe fn may_be_compiled(estate: *mut pg_sys::EState) -> bool {
+    // SAFETY: as for this function; the function of SQL takes no arguments, and reads none.
+    unsafe {
+        (*estate).es_jit_flags != 0
+            && (!pg_sys::jit_enabled || pg_sys::pg_jit_available(std::ptr::null_mut()).value() != 0)
+    }
+}
+
 #[pg_guard]
 unsafe extern "C-unwind" fn register(query: *mut pg_sys::QueryDesc) {
     // SAFETY: the executor has started the query: its plan state and its memory context exist.
@@ -170,7 +184,7 @@ unsafe extern "C-unwind" fn register(query: *mut pg_sys::QueryDesc) {
         };
         let mut found = plan::Scans::new((*query).plannedstmt, is_ours, SCANS.take());
         found.may_be_late =
-            (*(*query).estate).es_jit_flags == 0 && (*(*query).plannedstmt).rowMarks.is_null();
+            !may_be_compiled((*query).estate) && (*(*query).plannedstmt).rowMarks.is_null();
         found.visit((*query).planstate, &plan::Outputs::All);
         let (mut scans, mut marks) = (found.scans, found.marks.finish().peekable());
         let makes_checks = checks::are_made_by(query);

@@ -7,6 +7,7 @@
 //!              cursors ─── which statements are cursors that may be scrolled
 //!              planned ─── the table and its clauses, as the scanner is given them
 //!              surcharge ─ what PostgreSQL's own paths cost besides
+//!              by_index ── whether one of them is faster than its price
 //!              ordered_joins ─ set_join_pathlist_hook: look-ups in the order of a table
 //!              plan ────── path to plan
 //!   executor   node ────── begin, rescan, end                exec ──── one row after the other
@@ -30,6 +31,7 @@
 //! snapshot, with ctid among its columns. EvalPlanQual gives it the one row to recheck ([`exec`]).
 
 mod batch;
+pub(crate) mod by_index;
 mod cursors;
 mod exec;
 mod explain;

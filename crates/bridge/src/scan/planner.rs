@@ -8,7 +8,7 @@
 use pgrx::{PgList, pg_guard, pg_sys};
 
 use super::planned::PlannedTable;
-use super::{others, plan, scanner, surcharge};
+use super::{by_index, others, plan, scanner, surcharge};
 use crate::custom_node::new_path;
 
 static mut PREVIOUS_HOOK: pg_sys::set_rel_pathlist_hook_type = None;
@@ -136,7 +136,12 @@ unsafe fn add_paths(table: &PlannedTable<'_>, offer: &Offer) {
     // SAFETY: planner structures; paths are made in the planner's memory.
     unsafe {
         surcharge::correct(rel, offer);
-        pg_sys::add_path(rel, path(table, offer, 0).cast());
+        let serial = path(table, offer, 0);
+        let is_parameterized = !(*serial).path.param_info.is_null();
+        if !is_parameterized && by_index::is_surely_faster(rel, (*serial).path.total_cost) {
+            return;
+        }
+        pg_sys::add_path(rel, serial.cast());
         if (*rel).consider_parallel && (*rel).lateral_relids.is_null() {
             let most = pg_sys::max_parallel_workers_per_gather;
             let workers = pg_sys::compute_parallel_worker(rel, offer.pages_as_heap, -1.0, most);

@@ -80,7 +80,7 @@ unsafe fn surcharge(
 ///
 /// # Safety
 /// The planner's.
-unsafe fn share_fetched(path: *mut pg_sys::Path) -> Option<f64> {
+pub(super) unsafe fn share_fetched(path: *mut pg_sys::Path) -> Option<f64> {
     // SAFETY: as for this function; the tag tells the type.
     unsafe {
         match (*path).type_ {

@@ -130,8 +130,8 @@ unsafe extern "C-unwind" fn index_fetch_tuple<F: RowFetches>(
     unsafe {
         let fetch = &mut *fetch.cast::<IndexFetch<F::State>>();
         let table = Table::from_raw(fetch.base.rel);
-        late_slot::make_ready(Slot::from_raw(slot));
         let Some(row) = RowNumber::from_tid(&*tid) else {
+            late_slot::make_empty(Slot::from_raw(slot));
             let fetch_hot = callbacks().index_fetch_tuple;
             let found = fetch_hot(fetch.heap, tid, snapshot, slot, call_again, all_dead);
             let (seen_by, slot) = (Snapshot::from_raw(snapshot), Slot::from_raw(slot));
@@ -145,6 +145,7 @@ unsafe extern "C-unwind" fn index_fetch_tuple<F: RowFetches>(
             }
             return kept;
         };
+        late_slot::make_ready(Slot::from_raw(slot));
         *call_again = false;
         let mut all_dead = all_dead.as_mut();
         if let Some(all_dead) = &mut all_dead {

@@ -20,7 +20,7 @@ use super::own_plan::cheapest_serial;
 use super::reason::Reason;
 use super::tables::{QueriedTable, tables_of};
 use super::{Engine, Shape, Stage, engine, notes, plan};
-use crate::scan::{PlannedTable, cost_of_first, may_scroll};
+use crate::scan::{PlannedTable, by_index, cost_of_first, may_scroll};
 
 static mut PREVIOUS_HOOK: pg_sys::create_upper_paths_hook_type = None;
 
@@ -305,6 +305,9 @@ unsafe fn offer(
             rows = rows.min(shape.limit as f64);
         }
         let offer = offer?;
+        if by_index::is_surely_faster(input, offer.cost) {
+            return Err(Reason::Cost);
+        }
         let queried = (tables.as_slice(), is_pruned);
         let path = plan::path(output, child, &shape, queried, &offer, having);
         (*path).path.pathtarget = returned;

@@ -4,8 +4,11 @@ use std::fs::{self, File};
 use std::io::{BufRead as _, BufReader, Write as _};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::thread;
 
-use anyhow::{Context as _, bail};
+use anyhow::{Context as _, anyhow, bail};
 
 use super::tally::Tally;
 use super::tap::{self, Verdict};
@@ -73,7 +76,7 @@ fn is_installed(subcommand: &str) -> anyhow::Result<bool> {
 /// The tests of every crate that needs no server, those in documentation included.
 pub(super) fn crates(paths: &Paths, filters: &[String]) -> anyhow::Result<Tally> {
     let needs_no_server = |program: &TestProgram| !program.needs_server(paths);
-    let mut tally = run_programs(paths, "crates", needs_no_server, filters)?;
+    let mut tally = run_programs(paths, "crates", needs_no_server, filters, Order::OneByOne)?;
     if filters.is_empty() {
         tally.add(documentation(paths)?);
     }
@@ -87,7 +90,18 @@ pub(super) fn server(paths: &Paths, filters: &[String]) -> anyhow::Result<Tally>
         "server",
         |program| program.needs_server(paths),
         filters,
+        Order::SideBySide,
     )
+}
+
+/// How programs of tests are run.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Order {
+    /// Each runs as many of its tests at a time as there are processors.
+    OneByOne,
+    /// As many as there are processors, each with one test at a time: for programs of few long
+    /// tests, which would leave processors idle.
+    SideBySide,
 }
 
 /// One program of tests, as cargo built it.
@@ -169,6 +183,7 @@ fn run_programs(
     title: &str,
     is_wanted: impl Fn(&TestProgram) -> bool,
     filters: &[String],
+    order: Order,
 ) -> anyhow::Result<Tally> {
     let programs = match build_programs(paths, title)? {
         Ok(programs) => programs,
@@ -181,25 +196,76 @@ fn run_programs(
             return Ok(Tally::one_failure(format!("{title}: cargo test --no-run")));
         }
     };
-    let programs: Vec<_> = programs.into_iter().filter(is_wanted).collect();
-    let mut total = 0;
-    for program in &programs {
-        total += program.count(paths, filters)?;
+    let (mut wanted, mut total) = (Vec::new(), 0);
+    for program in programs.into_iter().filter(is_wanted) {
+        let count = program.count(paths, filters)?;
+        total += count;
+        if count > 0 {
+            wanted.push(program);
+        }
     }
-    let log = empty_log(paths, title)?;
-    let mut progress = Progress::of(title, total, Counting::Things);
-    let mut tally = Tally::default();
-    for program in &programs {
-        let mut command = program.command(paths);
-        tally.add(run_logged(
-            title,
-            command.args(filters),
-            &log,
-            &mut progress,
-        )?);
-    }
-    conclude(progress, &tally, &log);
+    let programs = wanted;
+    let progress = Mutex::new(Progress::of(title, total, Counting::Things));
+    let (tally, log) = match order {
+        Order::OneByOne => {
+            let log = empty_log(paths, title)?;
+            let mut tally = Tally::default();
+            for program in &programs {
+                let mut command = program.command(paths);
+                tally.add(run_logged(title, command.args(filters), &log, &progress)?);
+            }
+            (tally, log)
+        }
+        Order::SideBySide => {
+            let run = |program: &TestProgram| {
+                let log = empty_log(paths, &format!("{title}-{}", program.name()))?;
+                let mut command = program.command(paths);
+                command.args(filters).arg("--test-threads=1");
+                run_logged(title, &mut command, &log, &progress)
+            };
+            (
+                side_by_side(&programs, run)?,
+                log_path(paths, &format!("{title}-*"))?,
+            )
+        }
+    };
+    conclude(into_inner(progress), &tally, &log);
     Ok(tally)
+}
+
+/// Runs all programs, as many at a time as there are processors.
+fn side_by_side(
+    programs: &[TestProgram],
+    run: impl Fn(&TestProgram) -> anyhow::Result<Tally> + Sync,
+) -> anyhow::Result<Tally> {
+    let processors = thread::available_parallelism().map_or(1, usize::from);
+    let next = AtomicUsize::new(0);
+    let work = || {
+        let mut tally = Tally::default();
+        while let Some(program) = programs.get(next.fetch_add(1, Ordering::Relaxed)) {
+            tally.add(run(program)?);
+        }
+        anyhow::Ok(tally)
+    };
+    thread::scope(|scope| {
+        let workers: Vec<_> = (0..processors).map(|_| scope.spawn(work)).collect();
+        let mut all = Tally::default();
+        for worker in workers {
+            let tally = worker
+                .join()
+                .map_err(|_| anyhow!("a thread has panicked"))?;
+            all.add(tally?);
+        }
+        Ok(all)
+    })
+}
+
+fn into_inner<T>(of: Mutex<T>) -> T {
+    of.into_inner().unwrap_or_else(PoisonError::into_inner)
+}
+
+fn lock<T>(of: &Mutex<T>) -> MutexGuard<'_, T> {
+    of.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// The programs of tests that [`crate::soak`] runs by name.
@@ -231,13 +297,14 @@ impl<'p> SoakPrograms<'p> {
             .max_by_key(|program| program.needs_server(self.paths))
             .with_context(|| format!("there are no tests named {name}"))?;
         let log = empty_log(self.paths, &format!("soak-{name}"))?;
-        let mut progress = Progress::of(name, program.count(self.paths, &[])?, Counting::Things);
+        let count = program.count(self.paths, &[])?;
+        let progress = Mutex::new(Progress::of(name, count, Counting::Things));
         let mut command = program.command(self.paths);
         for (setting, value) in settings {
             command.env(setting, value.to_string());
         }
-        let tally = run_logged(name, &mut command, &log, &mut progress)?;
-        conclude(progress, &tally, &log);
+        let tally = run_logged(name, &mut command, &log, &progress)?;
+        conclude(into_inner(progress), &tally, &log);
         Ok(tally)
     }
 }
@@ -246,11 +313,11 @@ impl<'p> SoakPrograms<'p> {
 fn documentation(paths: &Paths) -> anyhow::Result<Tally> {
     let title = "documentation";
     let log = empty_log(paths, title)?;
-    let mut progress = Progress::open_ended(title);
+    let progress = Mutex::new(Progress::open_ended(title));
     let mut command = cargo(paths);
     command.args(["test", "--locked", "--workspace", "--doc", "--no-fail-fast"]);
-    let tally = run_logged(title, &mut command, &log, &mut progress)?;
-    conclude(progress, &tally, &log);
+    let tally = run_logged(title, &mut command, &log, &progress)?;
+    conclude(into_inner(progress), &tally, &log);
     Ok(tally)
 }
 
@@ -262,7 +329,7 @@ fn run_logged(
     title: &str,
     command: &mut Command,
     log: &Path,
-    progress: &mut Progress,
+    progress: &Mutex<Progress>,
 ) -> anyhow::Result<Tally> {
     let mut log_file = File::options().append(true).open(log)?;
     // One pipe for both streams, so that the log has the output in the order of events.
@@ -285,7 +352,7 @@ fn run_logged(
         let line = String::from_utf8_lossy(&line);
         writeln!(log_file, "{line}")?;
         if let Some((name, verdict)) = tap::cargo_test_line(&line) {
-            progress.advance(1, name);
+            lock(progress).advance(1, name);
             if verdict == Verdict::Failed {
                 tally.failures.push(format!("{title}: {name}"));
             }
@@ -298,7 +365,7 @@ fn run_logged(
             shown = 0;
         }
         if shown > 0 {
-            progress.line(&line);
+            lock(progress).line(&line);
             shown -= 1;
         }
     }
@@ -306,7 +373,7 @@ fn run_logged(
         .wait()
         .with_context(|| format!("cannot wait for {program}"))?;
     if !status.success() && tally.failed == 0 {
-        progress.line(&cluster::tail(log, REPORT_LINES));
+        lock(progress).line(&cluster::tail(log, REPORT_LINES));
         tally.fail(format!("{title}: {program} ended with {status}"));
     }
     Ok(tally)

@@ -10,7 +10,10 @@
 //! hold more rows than they can.
 //!
 //! A group whose rows have all been changed does not count: a table without visible cold rows is
-//! planned as heap, without ColumnarScan, which takes longer to start than reading a few rows.
+//! planned as heap, without ColumnarScan, which takes longer to start than reading a few rows. But
+//! as heap's pages of dead rows make a scan dear until they are vacuumed, so do hidden rows
+//! ([`ColdSize::passed_over`]): foreign keys are checked by plans that are made when all rows are
+//! gone.
 //!
 //! The planner requests sizes first and paths later; the counts are remembered for the paths, so
 //! that one planning reads the directory once. For a table that is all hot it checks only the size
@@ -37,6 +40,7 @@ use self::settled_sizes::Asked;
 use crate::bounded_cache::HashCache;
 use crate::store::cache::emptied_tables;
 use crate::store::directory::{self, GroupState};
+use crate::store::visibility::is_all_hidden;
 
 pub(super) fn install(am: &mut Routine) {
     table_am::set_sizes::<BothSides>(am);
@@ -47,6 +51,10 @@ pub(super) fn install(am: &mut Routine) {
 /// The number of pages that `table_block_relation_estimate_size` assumes for a small table that was
 /// never analyzed.
 const NEW_TABLE_PAGES: u32 = 10;
+
+/// Hidden rows that take as long to pass over as a page takes to read, between some hundred, which
+/// have marks of their own, and some thousands.
+const PASSED_ROWS_PER_PAGE: u64 = 200;
 
 /// The most tables that are remembered: more than a sensible query has.
 const MOST_REMEMBERED: usize = 1024;
@@ -114,16 +122,17 @@ fn cold_size(table: Table<'_>) -> Option<ColdSize> {
             .map(|placed| &placed.entry)
             .filter(|entry| entry.state == GroupState::Stored)
             .collect();
-        let size = entries
+        let mut size = ColdSize::default();
+        for (entry, hidden) in entries
             .iter()
             .zip(hidden::counts(&store, &entries, snapshot))
-            .filter(|&(entry, hidden)| hidden < entry.row_count)
-            .fold(ColdSize::default(), |size, (entry, hidden)| ColdSize {
-                rows: size.rows + u64::from(entry.row_count - hidden),
-                stored_rows: size.stored_rows + u64::from(entry.row_count),
-                bytes: size.bytes + entry.body_bytes + u64::from(entry.footer_bytes),
-                groups: size.groups + 1,
-            });
+        {
+            if hidden < entry.row_count {
+                size.add(entry, hidden);
+            } else if !is_all_hidden(&store, entry.group(), snapshot) {
+                size.passed_over += u64::from(hidden);
+            }
+        }
         // In parallel mode the snapshot may be an old one.
         if !is_in_parallel_mode() && size.groups > 0 {
             if entries.iter().all(|entry| entry.flags.are_clear()) {
@@ -163,11 +172,16 @@ impl EstimateSizes for BothSides {
             return heap;
         };
         let per_page = LazyCell::new(|| rows_per_page(table, widths));
+        // As on heap, the places of rows that are gone are scanned until they are given up.
+        let passed_pages = (cold.passed_over / PASSED_ROWS_PER_PAGE) as u32;
         if cold.groups == 0 && !known.is_some_and(|known| known.counts_cold_rows(*per_page)) {
-            return heap;
+            let pages = heap.pages.saturating_add(passed_pages);
+            return Sizes { pages, ..heap };
         }
         let cold_pages = cold.bytes.div_ceil(u64::from(PAGE_BYTES)) as u32;
-        let mut pages = hot_pages.saturating_add(cold_pages);
+        let mut pages = hot_pages
+            .saturating_add(cold_pages)
+            .saturating_add(passed_pages);
         let mut rows = hot_rows(hot_pages, known, &per_page, cold.rows) + cold.rows as f64;
         if known.is_none() && !table.has_children() {
             // Heap's guess for a new table, which may grow soon.

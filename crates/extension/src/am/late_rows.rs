@@ -8,7 +8,8 @@
 //! it lies in is immutable, and as long as the query's snapshot is in use no VACUUM removes its
 //! bytes, and nothing that rewrites the table gets its lock.
 //!
-//! Bounded: one writer for each slot in use, and [`MOST_KEPT`] for the next statements.
+//! Bounded: one writer for each slot in use, which holds no large values once the slot is empty or
+//! has a tuple; and [`MOST_KEPT`] for the next statements.
 
 use std::cell::RefCell;
 use std::rc::Rc;
@@ -52,6 +53,7 @@ pub fn install() {
     late_slot::install(LateRows {
         fill,
         complete,
+        empty,
         forget,
     });
 }
@@ -145,17 +147,39 @@ fn complete(place: u32, slot: Slot<'_>, table: Table<'_>) {
     });
 }
 
-/// Called while the slot's memory is freed. Raises no ERROR.
-fn forget(slot: usize) {
-    // A process that is exiting may have destroyed the places already.
+impl Place {
+    /// The row that was stored last is not read any more.
+    fn empty(&mut self) {
+        self.row = None;
+        self.writer.forget_large();
+    }
+}
+
+/// Calls `change` with the places. Raises no ERROR: nothing happens while they are in use, nor in a
+/// process that is exiting and may have destroyed them already.
+fn if_idle(change: impl FnOnce(&mut Vec<Place>)) {
     let _ = PLACES.try_with(|places| {
-        let Ok(mut places) = places.try_borrow_mut() else {
-            return;
-        };
+        if let Ok(mut places) = places.try_borrow_mut() {
+            change(&mut places);
+        }
+    });
+}
+
+/// The slot that has this place is emptied.
+fn empty(place: u32) {
+    if_idle(|places| {
+        if let Some(place) = places.get_mut(place as usize) {
+            place.empty();
+        }
+    });
+}
+
+/// Called while the slot's memory is freed.
+fn forget(slot: usize) {
+    if_idle(|places| {
         for place in places.iter_mut().filter(|place| place.slot == slot) {
             place.slot = 0;
-            place.row = None;
-            place.writer.forget_large();
+            place.empty();
         }
         while places.len() > MOST_KEPT && places.last().is_some_and(|place| place.slot == 0) {
             if let Some(place) = places.pop() {

@@ -67,6 +67,8 @@ struct Estimate {
     groups: f64,
     hot_rows: f64,
     touched_rows: f64,
+    /// Evaluations of pushed clauses for each of these.
+    operators: f64,
     selected_rows: f64,
     /// Pages of each attribute in the groups that are read.
     attribute_pages: Vec<f64>,
@@ -169,6 +171,7 @@ impl Scan<'_> {
             groups,
             hot_rows,
             touched_rows,
+            operators,
             selected_rows: selected,
             attribute_pages: (widths.iter())
                 .map(|own| cold_pages * of_groups * own / width.max(1.0))
@@ -336,9 +339,10 @@ pub struct Filter {
 }
 
 impl Filter {
-    /// Its work on a row, in units of `cpu_operator_cost`.
-    fn work(self) -> f64 {
-        self.conjuncts as f64 * PUSHED_OPERATOR + self.each / unit_costs().operator
+    /// Its work on a row, in units of `cpu_operator_cost`; the clauses that groups evaluate come to
+    /// so many operators.
+    fn work(self, pushed: f64) -> f64 {
+        pushed.max(self.conjuncts as f64) * PUSHED_OPERATOR + self.each / unit_costs().operator
     }
 }
 
@@ -368,7 +372,8 @@ impl Reading {
                 vector_value(&self.layout.attributes[i]) + of_images
             })
             .sum();
-        let cold = estimate.touched_rows * filter.work() + estimate.selected_rows * values;
+        let cold = estimate.touched_rows * filter.work(estimate.operators)
+            + estimate.selected_rows * values;
         let copied_pages: f64 = (attributes.iter())
             .filter(|i| !self.filtered.contains(i))
             .map(|&i| estimate.attribute_pages[i])
@@ -423,7 +428,7 @@ pub fn small_reading<'a>(
         values += vector_value(attribute);
         attribute_count += 1;
     }
-    let work = cold.stored_rows as f64 * filter.work() + rows * values;
+    let work = cold.stored_rows as f64 * filter.work(0.0) + rows * values;
     Some(
         table.cost_of_pages()
             + cost_of_cold_rows(f64::from(cold.groups), work, threads)
@@ -509,8 +514,10 @@ fn share_of_zones(correlation: f64, selectivity: f64) -> f64 {
     square * selectivity + (1.0 - square)
 }
 
-/// The cost of each step of a binary search in a list of values.
-const HALVING: f64 = 2.0;
+/// Looking for a value in a list of several, in the same units as [`Touched::operators`]: for a
+/// number, and for a string, which is decoded for it.
+const LISTED_NUMBER: f64 = 4.0;
+const LISTED_STRING: f64 = 24.0;
 
 impl Scan<'_> {
     /// Clauses on one column count together: both bounds of a range select far less than either.
@@ -525,14 +532,18 @@ impl Scan<'_> {
                 Some(OperandNode::Array(array)) => self.planned.array_length(array).max(1.0),
                 _ => 1.0,
             };
-            operators += 1.0 + HALVING * values.log2();
+            let attribute = pushed.condition.attribute;
+            operators += match values > 1.0 {
+                true if self.layout.attributes[attribute].by_value => LISTED_NUMBER,
+                true => LISTED_STRING,
+                false => 1.0,
+            };
             match pushed.condition.test {
                 // Most patterns begin with a wildcard.
                 Test::Like { .. } => continue,
                 Test::NotAll(_) => {}
                 _ => places = places.min(values),
             }
-            let attribute = pushed.condition.attribute;
             match columns.iter_mut().find(|(i, _)| *i == attribute) {
                 Some((_, clauses)) => clauses.push(clause),
                 None => columns.push((attribute, vec![clause])),

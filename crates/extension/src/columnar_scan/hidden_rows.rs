@@ -2,7 +2,7 @@
 //!
 //! A scan that reads a zone or two of a group, or ends after its first rows, reads the marks of
 //! these rows. One that reads more reads all marks of the group at once, as does one that finds
-//! nothing but hidden rows: where the whole group is hidden, that is remembered
+//! thousands of rows and all of them hidden: where the whole group is hidden, that is remembered
 //! ([`crate::store::visibility::hidden_group`]).
 
 use std::ops::Range;
@@ -15,7 +15,9 @@ use crate::store::row_set::RowSet;
 use crate::store::view::{ColdGroup, ColdView};
 
 /// A piece of at most this part of its group has its marks read for itself.
-const SMALL_PART: usize = 8;
+const SMALL_PART: usize = 4;
+/// So many rows that are all hidden may be those of a group that is hidden as a whole.
+const MANY_HIDDEN: usize = 4_096;
 
 /// What is known of the hidden rows of a group.
 #[derive(Default)]
@@ -44,7 +46,7 @@ impl HiddenRows {
         if rows.len() * SMALL_PART <= group.row_count() as usize {
             let positions = rows.start as u32..rows.end as u32;
             if let Some(hidden) = view.hidden_among(store, group, positions)
-                && (hidden.len() as usize) < rows.len()
+                && ((hidden.len() as usize) < rows.len() || rows.len() < MANY_HIDDEN)
             {
                 *self = HiddenRows::Of(rows.clone(), hidden);
                 return Ok(());

@@ -57,6 +57,7 @@ pub(super) fn hide_row(table: Oid) {
         };
         known.hidden += 1;
         known.size.rows = known.size.rows.saturating_sub(1);
+        known.size.passed_over += 1;
         let most_hidden = u64::from(MOST_HIDDEN).max(known.size.rows / HIDDEN_PART);
         if u64::from(known.hidden) > most_hidden || known.size.rows == 0 {
             settled.remove(&table);
