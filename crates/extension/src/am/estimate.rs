@@ -191,10 +191,11 @@ impl EstimateSizes for BothSides {
         // An index-only scan reads nothing of a cold row whose group hides none.
         let shown = cold.rows as f64 / (cold.stored_rows as f64).max(1.0);
         let visible = heap.all_visible * f64::from(hot_pages) + shown * f64::from(cold_pages);
+        let with_rows = f64::from(pages.saturating_sub(passed_pages).max(1));
         Sizes {
             pages,
             rows,
-            all_visible: (visible / f64::from(pages.max(1))).clamp(0.0, 1.0),
+            all_visible: (visible / with_rows).clamp(0.0, 1.0),
         }
     }
 
