@@ -157,4 +157,14 @@ RESET debug_parallel_query;
 DELETE FROM t WHERE id < 1000 AND k > 50 RETURNING b, e;
 UPDATE t SET e = t.e || s.w FROM s WHERE s.t = t.id AND t.id < 2000 AND s.w LIKE '%3%' AND t.k > 1;
 SELECT dig('SELECT * FROM t');
+-- Long values that an expression has read before it asks for more of the row, and uses again.
+CREATE TABLE long (id int PRIMARY KEY, a text, b text);
+INSERT INTO long SELECT x, string_agg(md5((x * 7 + y)::text), ''), 'b' || x FROM generate_series(1, 40) x, generate_series(1, 6000) y GROUP BY x;
+\if :cold
+    CALL howdah.compact('long');
+\endif
+SELECT dig('SELECT id, md5(a) AS before, xmin IS NULL AS has_none, md5(a) AS after, b FROM long WHERE id > 0 AND length(a) > 9');
+SELECT count(*) FROM (SELECT id, a, xmin AS x, a AS again FROM long WHERE id > 0 ORDER BY id OFFSET 5) y WHERE a <> again OR md5(a) <> md5(again);
+SELECT dig('SELECT l.id, md5(l.a) FROM (SELECT a, cmin, id FROM long WHERE id > 0 OFFSET 3) l JOIN long m USING (id) WHERE l.a = m.a');
+
 DROP SCHEMA late CASCADE;

@@ -206,7 +206,8 @@ impl SlotWriter {
     }
 
     /// Forms the tuple of a row all of which was read, and stores it in the slot, which is of
-    /// heap's kind.
+    /// heap's kind. The values stay where they are: whatever has read some of them before, as the
+    /// expression that asks for `xmin` now, goes on using them.
     pub fn finish_late(&mut self, slot: Slot<'_>, tid: Tid, table: Oid, origin: Origin) {
         let desc = slot.descriptor().address();
         // Another shape would hold no value of the row.
@@ -214,7 +215,6 @@ impl SlotWriter {
             pgrx::error!("a row is stored in another slot than it was begun for");
         }
         self.write(slot, tid, table, origin, |_, _, _| {});
-        self.forget_large();
     }
 
     /// Discards the values of the last row, which are not used any more, if they hold much memory.

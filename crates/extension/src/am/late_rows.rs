@@ -8,8 +8,8 @@
 //! it lies in is immutable, and as long as the query's snapshot is in use no VACUUM removes its
 //! bytes, and nothing that rewrites the table gets its lock.
 //!
-//! Bounded: one writer for each slot in use, which holds no large values once the slot is empty or
-//! has a tuple; and [`MOST_KEPT`] for the next statements.
+//! Bounded: one writer for each slot in use, which holds no large values once a late slot was
+//! emptied, and else those of its last row; and [`MOST_KEPT`] for the next statements.
 
 use std::cell::RefCell;
 use std::rc::Rc;
