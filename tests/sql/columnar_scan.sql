@@ -53,7 +53,7 @@ BEGIN
     FOR line IN EXECUTE format('EXPLAIN (COSTS OFF) SELECT * FROM c WHERE %s', predicate) LOOP
         IF line ~ 'Pushed Filter' THEN pushed := 'yes'; END IF;
         IF line ~ ' Filter:' AND line !~ 'Pushed' THEN pushed := pushed || ', filter'; END IF;
-        IF line ~ 'Seq Scan' THEN pushed := 'seq scan'; END IF;
+        IF line ~ 'Seq Scan on c' THEN pushed := 'seq scan'; END IF;
     END LOOP;
 END $$;
 
@@ -128,6 +128,17 @@ SELECT predicate, d.* FROM unnest(ARRAY[
     'id + 1 = 8', 'i4 < i2', 'i4 = (SELECT 14)', 'i8 < (SELECT max(id) FROM h)', 't LIKE ''text 1%''', 'i4 < 100 AND i4 % 2 = 0',
     'j @> ''{"k": 3}''', 'id < 10', 'id > 50500', 'id = 30001', 'd >= date ''2024-12-01'' - interval ''1 month''', 'tz > now() - interval ''1 day''',
     'i4 = random()::int * 0 + 7', 'false', 'ctid IS NOT NULL', 'tableoid = ''c''::regclass OR tableoid = ''h''::regclass', 'true'
+]) WITH ORDINALITY q(predicate, place), differ(predicate) d ORDER BY place;
+
+-- Long lists of every type, with NULL and the edges among them, and one that is longer than any that groups compare with.
+SELECT predicate, d.* FROM unnest(ARRAY['i2', 'i4', 'i8', 'f4', 'f8', 'n2', 'd', 'ts', 'tz', 'tm', 'u', 't', 'v', 'p', 'by', 'm', 'o', 'ch']) WITH ORDINALITY c(name, place),
+    LATERAL unnest(ARRAY[
+        format('%1$s = ANY (ARRAY(SELECT %1$s FROM h WHERE id %% 3 = 0))', name), format('%1$s = ANY (ARRAY(SELECT %1$s FROM h WHERE id > 35000))', name),
+        format('%1$s <> ALL (ARRAY(SELECT %1$s FROM h WHERE id %% 7 = 0 AND id <= 700))', name)]) WITH ORDINALITY q(predicate, at), differ(predicate) d ORDER BY place, at;
+SELECT predicate, d.* FROM unnest(ARRAY[
+    'd = ANY (ARRAY(SELECT ts FROM h WHERE id % 5 = 0))', 'ts = ANY (ARRAY(SELECT d FROM h WHERE id % 5 = 0))', 'i4 = ANY (ARRAY(SELECT i8 FROM h WHERE id < 900))',
+    'n = ANY (ARRAY(SELECT n FROM h WHERE id < 900))', 'n = ANY (ARRAY(SELECT n FROM h))', 'i8 = ANY (ARRAY(SELECT i8 FROM h WHERE id <= 20000))',
+    'u = ANY (ARRAY(SELECT md5(i::text)::uuid FROM generate_series(1000, 2000) i))'
 ]) WITH ORDINALITY q(predicate, place), differ(predicate) d ORDER BY place;
 
 -- All columns: of every row, of dense, sparse and rechecked selections.

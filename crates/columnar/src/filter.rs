@@ -185,8 +185,12 @@ fn in_list(
     predicate: &Predicate,
     rows: Range<usize>,
 ) -> Result<BooleanBuffer, ColumnarError> {
+    let is_dictionary = array.as_opt::<Dict>().is_some();
     let mut comparisons = Vec::with_capacity(values.len());
     for value in values {
+        if comparisons.len() > SHORT_LIST && !is_dictionary {
+            return on_decoded(chunk, predicate, rows);
+        }
         match rewrite(chunk, CompareOp::Eq, value.as_value())? {
             Rewritten::Nothing => {}
             Rewritten::Decode => return on_decoded(chunk, predicate, rows),

@@ -75,15 +75,11 @@ pub(crate) fn verdict<'a>(extent: &Extent<'a>, predicate: &Predicate) -> Verdict
             extent.unless_null(extent.compared(*op, value.as_value()))
         }
         Predicate::In(values) => {
-            let mut found = Verdict::None;
-            for value in values {
-                match extent.compared(CompareOp::Eq, value.as_value()) {
-                    Verdict::All => found = Verdict::All,
-                    Verdict::Some if found == Verdict::None => found = Verdict::Some,
-                    _ => {}
-                }
-            }
-            extent.unless_null(found)
+            let found = (values.iter())
+                .map(|value| extent.compared(CompareOp::Eq, value.as_value()))
+                // If all rows equal one value, this is the only one that is not outside.
+                .find(|&verdict| verdict != Verdict::None);
+            extent.unless_null(found.unwrap_or(Verdict::None))
         }
         Predicate::NotLike(_) => extent.unless_null(Verdict::Some),
         Predicate::Like(pattern) => {

@@ -11,14 +11,16 @@ use pgrx::{PgList, pg_sys};
 use super::surcharge::share_fetched;
 use crate::relation::PAGE_BYTES;
 
-/// The price of a row that is fetched by index from memory, and of each of its columns, in units of
-/// `seq_page_cost`: a page of heap takes some 5 µs to scan, a row with a column or two as long.
-const ROW: f64 = 0.6;
-const COLUMN: f64 = 0.4;
+/// The price of a row that is fetched by index from memory, of each of its columns, and of each
+/// byte of these, in units of `seq_page_cost`: a page of heap takes some 5 µs to scan, a row of four
+/// short columns half as long.
+const ROW: f64 = 0.25;
+const COLUMN: f64 = 0.1;
+const BYTE: f64 = 0.002;
 /// The part of PostgreSQL's price for the index itself.
-const INDEX_PART: f64 = 0.25;
+const INDEX_PART: f64 = 0.15;
 /// So many times faster must the index be.
-const SURELY: f64 = 2.0;
+const SURELY: f64 = 1.5;
 /// Bytes of a heap tuple beside its data.
 const TUPLE_OVERHEAD_BYTES: f64 = 28.0;
 
@@ -34,7 +36,8 @@ pub(crate) unsafe fn is_surely_faster(rel: *const pg_sys::RelOptInfo, cost: f64)
         let bytes = (*rel).tuples * (TUPLE_OVERHEAD_BYTES + f64::from(target.width));
         let pages = bytes / f64::from(PAGE_BYTES);
         let as_heap = pages * pg_sys::seq_page_cost + (*rel).tuples * pg_sys::cpu_tuple_cost;
-        let row = ROW + COLUMN * PgList::<pg_sys::Node>::from_pg(target.exprs).len() as f64;
+        let columns = PgList::<pg_sys::Node>::from_pg(target.exprs).len();
+        let row = ROW + COLUMN * columns as f64 + BYTE * f64::from(target.width);
         let paths = PgList::<pg_sys::Path>::from_pg((*rel).pathlist);
         let mut plain = paths
             .iter_ptr()

@@ -3,6 +3,8 @@
 //! Operands are evaluated once per scan, and again when a parameter has changed. An operand without
 //! an exact form leaves its clause *undecided*: every row is rechecked.
 
+use std::cmp::Ordering;
+
 use howdah_bridge::Oid;
 use howdah_bridge::datum::{ArrayDatum, TypedDatum};
 use howdah_bridge::scan::Operand;
@@ -12,7 +14,9 @@ use super::like;
 use crate::types::{AttributeLayout, typed_value};
 
 /// A longer list of values is replaced by its range, and its rows are rechecked.
-const LONGEST_LIST: usize = 64;
+const LONGEST_LIST: usize = 16_384;
+/// A longer list of values that rows must all differ from is left to the recheck.
+const LONGEST_NOT_ALL: usize = 64;
 
 const MICROSECONDS_PER_DAY: i64 = 86_400_000_000;
 /// First timestamp, and the first after the last (`datatype/timestamp.h`).
@@ -140,7 +144,7 @@ pub fn bind(test: &Test, operand: Option<Operand<'_>>, column: ColumnType) -> Bo
             None => Bound::undecided(),
         },
         (Test::NotAll(kind), Some(Operand::Array(array))) => match elements(array, *kind, column) {
-            Some((values, _)) if values.len() > LONGEST_LIST => Bound::undecided(),
+            Some((values, _)) if values.len() > LONGEST_NOT_ALL => Bound::undecided(),
             // `column <> NULL` is never true, so neither is the conjunction.
             Some((_, true)) => Bound::never(),
             Some((values, false)) => {
@@ -204,10 +208,15 @@ fn any(kind: OperandKind, values: Vec<OwnedValue>) -> Bound {
         _ if values.iter().any(is_image) => None,
         _ => Some(values),
     };
-    let Some(values) = values else {
+    let Some(mut values) = values else {
         return Bound::undecided();
     };
     if values.len() <= LONGEST_LIST {
+        // They are sorted once more for each stretch of rows, which takes little then.
+        values.sort_by(|a, b| {
+            let order = howdah_columnar::compare(a.as_value(), b.as_value());
+            order.unwrap_or(Ordering::Equal)
+        });
         return Bound::exactly(Predicate::In(values));
     }
     let end = |op: CompareOp| {
