@@ -12,8 +12,8 @@ use super::surcharge::share_fetched;
 use crate::relation::PAGE_BYTES;
 
 /// The price of a row that is fetched by index from memory, of each of its columns, and of each
-/// byte of these, in units of `seq_page_cost`: a page of heap takes some 5 µs to scan, a row of four
-/// short columns half as long.
+/// byte of these, in units of `seq_page_cost`: a page of heap takes some 5 µs to scan, a row of
+/// four short columns half as long.
 const ROW: f64 = 0.25;
 const COLUMN: f64 = 0.1;
 const BYTE: f64 = 0.002;
