@@ -99,6 +99,24 @@ SELECT node('SELECT * FROM decoded WHERE id < 60000 ORDER BY id LIMIT 100'), nod
 SET howdah.columnar_scan = off;
 SELECT node('SELECT * FROM decoded WHERE id < 60000');
 
+-- A prepared statement is planned anew once hot rows have become many, which a ColumnarScan reads all.
+RESET howdah.columnar_scan;
+RESET enable_bitmapscan;
+SET plan_cache_mode = force_generic_plan;
+CREATE TABLE grown (id int PRIMARY KEY, k int) USING howdah WITH (autovacuum_enabled = off);
+INSERT INTO grown SELECT i, i FROM generate_series(1, 200000) i;
+VACUUM ANALYZE grown;
+PREPARE changed(int) AS UPDATE grown SET k = k + 1 WHERE id BETWEEN $1 AND $1 + 9;
+SELECT plan('EXECUTE changed(1)') -> 'Plans' -> 0 ->> 'Custom Plan Provider' AS node;
+EXECUTE changed(1);
+SET howdah.columnar_scan = off;
+UPDATE grown SET k = k + 1 WHERE id > 150000;
+RESET howdah.columnar_scan;
+SELECT plan('EXECUTE changed(1)') -> 'Plans' -> 0 ->> 'Custom Plan Provider' AS before_it_has_run;
+EXECUTE changed(101);
+SELECT plan('EXECUTE changed(1)') -> 'Plans' -> 0 ->> 'Node Type' AS afterwards;
+RESET plan_cache_mode;
+
 -- Planning looks for the greatest key, and passes over those of a load that was rolled back once, not each time.
 CREATE TABLE aborted (id bigint PRIMARY KEY) USING howdah;
 SET howdah.load_threshold = 100;
@@ -133,7 +151,7 @@ CREATE FUNCTION listed(n int) RETURNS text LANGUAGE sql AS
 SELECT n, plan(format('SELECT k FROM keys WHERE id IN (%s)', listed(n))) ->> 'Node Type' AS node,
     plan(format('SELECT * FROM keys WHERE id IN (%s)', listed(n))) ->> 'Node Type' AS whole_rows,
     (plan(format('SELECT sum(k) FROM keys WHERE id IN (%s)', listed(n))) ->> 'Node Type') = 'Custom Scan' AS vectorized
-    FROM unnest(ARRAY[50, 150, 4000]) n;
+    FROM unnest(ARRAY[50, 150, 200, 4000]) n;
 SELECT count(*), sum(k) FROM keys WHERE id = ANY (ARRAY(SELECT md5((i * 7)::text)::uuid FROM generate_series(1, 4000) i));
 
 DROP SCHEMA estimates CASCADE;

@@ -44,6 +44,7 @@ pub mod families {
     use pgrx::pg_sys;
 
     pub const BOOL: u32 = pg_sys::BOOL_BTREE_FAM_OID.to_u32();
+    pub const BPCHAR: u32 = pg_sys::BPCHAR_BTREE_FAM_OID.to_u32();
     pub const BYTEA: u32 = pg_sys::BYTEA_BTREE_FAM_OID.to_u32();
     pub const CHAR: u32 = 429;
     pub const DATETIME: u32 = 434;

@@ -182,6 +182,8 @@ impl ColdRows for ColdScan<'_> {
         let found_nothing = self.reader.as_ref().is_some_and(Reader::is_empty);
         if is_leader && found_nothing && self.is_emptied() {
             replan::without_cold_side(self.table);
+        } else if is_leader {
+            replan::with_hot_side(self.table);
         }
         self.close();
         let counts = self.finished;

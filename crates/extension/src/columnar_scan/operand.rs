@@ -11,7 +11,7 @@ use howdah_bridge::scan::Operand;
 use howdah_columnar::{ColumnType, CompareOp, OwnedNumeric, OwnedValue, Predicate};
 
 use super::like;
-use crate::types::{AttributeLayout, typed_value};
+use crate::types::{AttributeLayout, padded, typed_value};
 
 /// A longer list of values is replaced by its range, and its rows are rechecked.
 const LONGEST_LIST: usize = 16_384;
@@ -33,6 +33,8 @@ pub enum OperandKind {
     Float64,
     Numeric,
     Text,
+    /// Compared for equality with the `char(n)` of so many characters.
+    Padded(u32),
     Bytes,
     Uuid,
     /// An oid or enum: compared for equality only, as the bits that are stored.
@@ -71,7 +73,7 @@ impl OperandKind {
             Self::Float32 => (ColumnType::Float32, 4, true),
             Self::Float64 => (ColumnType::Float64, 8, true),
             Self::Numeric => (ColumnType::Numeric, -1, false),
-            Self::Text => (column, -1, false),
+            Self::Text | Self::Padded(_) => (column, -1, false),
             Self::Bytes => (ColumnType::Bytes, -1, false),
             Self::Uuid => (ColumnType::Fixed { len: 16 }, 16, false),
         };
@@ -84,6 +86,7 @@ impl OperandKind {
             not_null: false,
             align: 1,
             is_toastable: len == -1,
+            padded_to: None,
         }
     }
 
@@ -92,7 +95,11 @@ impl OperandKind {
     fn value(self, datum: TypedDatum<'_>, column: ColumnType) -> Option<OwnedValue> {
         let layout = self.layout(column);
         let has_form = datum.has_form(layout.len, layout.by_value);
-        has_form.then(|| typed_value(datum, &layout)).flatten()
+        let value = has_form.then(|| typed_value(datum, &layout)).flatten();
+        match self {
+            Self::Padded(characters) => value.map(|value| padded::as_stored(value, characters)),
+            _ => value,
+        }
     }
 }
 

@@ -4,8 +4,8 @@
 //! it, and again at run time to evaluate its operand. Only comparison operators of the btree
 //! families of built-in types are recognized, by family, strategy and operand types, never by name,
 //! and LIKE. Row groups keep the order of these families (see `howdah_columnar::value`) with three
-//! exceptions, for which only equality is pushed: text under a collation other than C, and oid,
-//! "char" and enum, which are stored as signed integers.
+//! exceptions, for which only equality is pushed: text under a collation other than C, `char(n)`,
+//! and oid, "char" and enum, which are stored as signed integers.
 
 use howdah_bridge::Oid;
 use howdah_bridge::builtin::{families, operators, types};
@@ -211,6 +211,7 @@ fn recognise(
         let equality = matches!(op, CompareOp::Eq | CompareOp::Ne);
         let allowed = match kind {
             OperandKind::Text if equality => is_deterministic(collation),
+            OperandKind::Padded(_) => equality && is_deterministic(collation),
             OperandKind::Text => orders_bytewise(collation),
             OperandKind::OidBits | OperandKind::CharBits => equality,
             _ => true,
@@ -259,6 +260,10 @@ fn operand_kind(
         families::TEXT => {
             let text = matches!(column.type_oid, types::TEXT | types::VARCHAR);
             (text && left == types::TEXT && right == types::TEXT).then_some(OperandKind::Text)
+        }
+        // In other encodings than UTF-8 characters are not counted here.
+        families::BPCHAR if column.column_type == ColumnType::Text => {
+            same(types::BPCHAR).then_some(OperandKind::Padded(column.padded_to?))
         }
         families::BYTEA => same(types::BYTEA).then_some(OperandKind::Bytes),
         families::OID => same(types::OID).then_some(OperandKind::OidBits),

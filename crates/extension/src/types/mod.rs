@@ -8,6 +8,7 @@
 pub mod arena;
 pub mod fixed;
 pub mod numeric;
+pub mod padded;
 pub mod sql_types;
 
 use howdah_bridge::Oid;
@@ -32,6 +33,8 @@ pub struct AttributeLayout {
     pub align: u8,
     /// Whether values may be stored out of line, and with short headers.
     pub is_toastable: bool,
+    /// Of `char(n)`: the characters that each value has.
+    pub padded_to: Option<u32>,
 }
 
 /// The layout of a relation's attributes, in attribute order.
@@ -94,6 +97,7 @@ impl AttributeLayout {
                 _ => 1,
             },
             is_toastable: att.attlen == -1 && att.attstorage as u8 != b'p',
+            padded_to: padded::characters(att, base),
         }
     }
 
@@ -125,6 +129,7 @@ impl AttributeLayout {
             not_null: false,
             align: 1,
             is_toastable: len == -1,
+            padded_to: None,
         }
     }
 }

@@ -97,7 +97,7 @@ mod tests {
 
     #[test]
     fn what_compares_otherwise_than_its_bytes_is_not_computed_with() {
-        // Blank-padded text, an array, jsonb, a number that does not exist.
+        // Blank-padded text of any length, an array, jsonb, a number that does not exist.
         for oid in [types::BPCHAR.to_u32(), 1007, 3802, 0] {
             let comparison = comparison(Oid::from(oid));
             let is_computed = matches!(

@@ -2,8 +2,9 @@
 //!
 //! The engine groups, compares and orders stored values. For most types of
 //! [`sql_types`](crate::types::sql_types)
-//! that is PostgreSQL's equality and order. For others (blank-padded text, jsonb, text under a
-//! nondeterministic collation) it is not, and they are declined.
+//! that is PostgreSQL's equality and order. For others (jsonb, text under a nondeterministic
+//! collation) it is not, and they are declined. Of `char(n)` it is the equality only, between
+//! values that have the same length ([`padded`](crate::types::padded)).
 
 use howdah_bridge::builtin::types;
 use howdah_bridge::collation::{is_deterministic, orders_bytewise};
@@ -32,7 +33,8 @@ const TEXT_ORDER: [&str; 6] = [
     "text_smaller",
 ];
 /// Functions of text, or of arrays of text, that do not depend on a collation.
-const TEXT_ONLY: [&str; 18] = [
+const TEXT_ONLY: [&str; 19] = [
+    "rtrim1",
     "textlen",
     "textoctetlen",
     "boolin",
@@ -71,10 +73,11 @@ fn declined_unless(holds: bool, reason: Reason) -> Result<(), Reason> {
     if holds { Ok(()) } else { Err(reason) }
 }
 
-/// Declines an expression whose equality differs from that of its stored form.
-pub fn groups_as_stored(node: Node<'_>) -> Result<(), Reason> {
+/// Declines an expression whose equality differs from that of its stored form. A column of
+/// `char(n)` is `padded`.
+pub fn groups_as_stored(node: Node<'_>, padded: bool) -> Result<(), Reason> {
     let type_oid = AttributeLayout::of_type(node.type_oid()).type_oid;
-    if is_text(type_oid) {
+    if is_text(type_oid) || padded {
         return declined_unless(is_deterministic(node.collation()), Reason::Collation);
     }
     let is_exact = is_scalar(type_oid) || comparison(type_oid) == Comparison::EqualAsStored;
@@ -88,6 +91,15 @@ pub fn orders_as_stored(node: Node<'_>) -> Result<(), Reason> {
         return declined_unless(orders_bytewise(node.collation()), Reason::Collation);
     }
     declined_unless(is_scalar(type_oid), Reason::Type(type_oid))
+}
+
+/// The function that tells of stored values of `char(n)` what this one tells of their meaning.
+pub fn of_padded(function: &str) -> Option<&'static str> {
+    match function {
+        "bpchareq" => Some("texteq"),
+        "bpcharne" => Some("textne"),
+        _ => None,
+    }
 }
 
 /// Declines a function of text that does not compute what PostgreSQL does under the collation.

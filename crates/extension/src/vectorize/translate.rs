@@ -19,9 +19,10 @@
 
 use std::sync::Arc;
 
+use howdah_bridge::builtin::types;
 use howdah_bridge::upper::expr::{Call, Kind, Truth};
 use howdah_bridge::upper::{Datum, Node, Oid, Operand, Reason, Shape, Stage};
-use howdah_columnar::ColumnType;
+use howdah_columnar::{ColumnType, OwnedValue};
 use howdah_vector::foreign::{Exchange, Foreign};
 use howdah_vector::functions::{self, Function};
 use howdah_vector::plan::{self, AggregateCall, Expr, GroupOrder, OrderBy, Output, Query};
@@ -30,7 +31,7 @@ use howdah_vector::{Declined, expr};
 
 use super::{semantics, zone};
 use crate::settings;
-use crate::types::{AttributeLayout, TableLayout, array_values, owned_value};
+use crate::types::{AttributeLayout, TableLayout, array_values, owned_value, padded};
 
 /// The deepest nesting of expressions that the engine is given. Its threads walk through them by
 /// recursion, with small stacks and without PostgreSQL's check of the depth; expressions that are
@@ -105,7 +106,7 @@ pub unsafe fn translate<'a>(
     let output = match shape.stage {
         Stage::Group => {
             for &key in &shape.keys {
-                semantics::groups_as_stored(key)?;
+                semantics::groups_as_stored(key, translator.padded_to(key).is_some())?;
             }
             let keys = translator.all(&shape.keys)?;
             let is_constant = |key: &Expr| matches!(key, Expr::Constant(..));
@@ -355,16 +356,63 @@ impl<'a> Translator<'_, 'a> {
     }
 
     fn operand(&mut self, node: Node<'a>) -> Result<Expr, Reason> {
+        known(AttributeLayout::of_type(node.type_oid()).type_oid)?;
+        self.constant(node, None)
+    }
+
+    /// The value of an operand, padded to so many characters.
+    fn constant(&mut self, node: Node<'a>, padded_to: Option<u32>) -> Result<Expr, Reason> {
         let layout = AttributeLayout::of_type(node.type_oid());
-        known(layout.type_oid)?;
         let value = self.next_value(node)?;
         // SAFETY: by the contract of `translate`, a datum of this type.
         let value = value.map(|datum| unsafe { owned_value(datum, &layout) });
         let value = value.map(|value| value.ok_or(Reason::Expression));
-        Ok(Expr::Constant(layout.column_type, value.transpose()?))
+        let value = value.transpose()?.map(|value| as_padded(value, padded_to));
+        Ok(Expr::Constant(layout.column_type, value))
+    }
+
+    /// The characters of the values, if the expression is a column of `char(n)`.
+    fn padded_to(&self, node: Node<'a>) -> Option<u32> {
+        match node.kind(self.rti) {
+            Kind::Variable(variable) => {
+                let attribute = self.layout.attributes.get(variable.attribute)?;
+                (attribute.padded_to).filter(|_| attribute.column_type == ColumnType::Text)
+            }
+            _ => None,
+        }
+    }
+
+    /// A comparison of a column of `char(n)`, as one of stored values with an operand, or with
+    /// another column of the same length.
+    fn padded_call(&mut self, call: &Call<'a>, function: &str) -> Result<Expr, Reason> {
+        enabled(&call.function)?;
+        semantics::exact_of_text(function, call.collation)?;
+        let mut lengths = call
+            .arguments
+            .iter()
+            .filter_map(|&node| self.padded_to(node));
+        let length = lengths.next().ok_or(Reason::Type(types::BPCHAR))?;
+        if lengths.any(|other| other != length) {
+            return Err(Reason::Type(types::BPCHAR));
+        }
+        let mut arguments = Vec::with_capacity(call.arguments.len());
+        for &node in &call.arguments {
+            arguments.push(match node.kind(self.rti) {
+                Kind::Operand => self.constant(node, Some(length))?,
+                _ if self.padded_to(node).is_some() => self.known(node)?,
+                _ => return Err(Reason::Type(types::BPCHAR)),
+            });
+        }
+        Ok(Expr::Call {
+            function: function.to_owned(),
+            arguments,
+        })
     }
 
     fn call(&mut self, call: &Call<'a>) -> Result<Expr, Reason> {
+        if let Some(function) = semantics::of_padded(&call.function) {
+            return self.padded_call(call, function);
+        }
         self.exact(call)?;
         let function = call.function.clone();
         let arguments = (call.arguments.iter())
@@ -388,9 +436,21 @@ impl<'a> Translator<'_, 'a> {
     }
 
     fn any_all(&mut self, call: &Call<'a>, all: bool) -> Result<Expr, Reason> {
-        self.exact(call)?;
         let &[left, array] = call.arguments.as_slice() else {
             return Err(Reason::Expression);
+        };
+        let (function, padded_to) = match semantics::of_padded(&call.function) {
+            Some(function) => {
+                enabled(&call.function)?;
+                semantics::exact_of_text(function, call.collation)?;
+                let padded_to = self.padded_to(left);
+                let padded_to = padded_to.ok_or(Reason::Type(types::BPCHAR))?;
+                (function.to_owned(), Some(padded_to))
+            }
+            None => {
+                self.exact(call)?;
+                (call.function.clone(), None)
+            }
         };
         let left = Box::new(self.known(left)?);
         if !matches!(array.kind(self.rti), Kind::Operand) {
@@ -398,7 +458,9 @@ impl<'a> Translator<'_, 'a> {
         }
         let element = array.element_type().ok_or(Reason::Type(array.type_oid()))?;
         let layout = AttributeLayout::of_type(element);
-        known(layout.type_oid)?;
+        if padded_to.is_none() {
+            known(layout.type_oid)?;
+        }
         let is_bound = self.bound.is_some();
         let values = match self.next_value(array)? {
             // SAFETY: by the contract of `translate`, an array of such elements.
@@ -407,11 +469,13 @@ impl<'a> Translator<'_, 'a> {
             None if is_bound => vec![None],
             None => Vec::new(),
         };
+        let values = values.into_iter();
+        let values = values.map(|value| Some(as_padded(value?, padded_to)));
         Ok(Expr::AnyAll {
-            function: call.function.clone(),
+            function,
             left,
             element: layout.column_type,
-            values,
+            values: values.collect(),
             all,
         })
     }
@@ -460,6 +524,14 @@ impl<'a> Translator<'_, 'a> {
             argument,
             filter,
         })
+    }
+}
+
+/// The value with blanks up to so many characters, if any.
+fn as_padded(value: OwnedValue, padded_to: Option<u32>) -> OwnedValue {
+    match padded_to {
+        Some(characters) => padded::as_stored(value, characters),
+        None => value,
     }
 }
 

@@ -1,5 +1,6 @@
-//! Text: lengths, beginnings, and LIKE.
+//! Text: lengths, beginnings, blanks at the end, and LIKE.
 
+use arrow_array::builder::make_view;
 use arrow_array::{Array, BooleanArray, Int32Array, StringViewArray};
 use arrow_buffer::{BooleanBuffer, BooleanBufferBuilder, ScalarBuffer};
 use howdah_columnar::ColumnType::{Bool, Int32, Text};
@@ -22,6 +23,8 @@ const fn like(prosrc: &'static str, negated: bool) -> Function {
 pub(super) static FUNCTIONS: &[&[Function]] = &[&[
     Function::new("textlen", &[Text], Int32, Kernel::Unary(length)).exact_where(UTF8),
     Function::new("textoctetlen", &[Text], Int32, Kernel::Unary(octet_length)),
+    // `rtrim(text)`, and what makes a text of a `char(n)`.
+    Function::new("rtrim1", &[Text], Text, Kernel::Unary(without_blanks)),
     Function::new(
         "text_starts_with",
         &[Text, Text],
@@ -98,6 +101,21 @@ fn octet_length(argument: &Column) -> Result<Column, VectorError> {
         texts.lengths().map(|bytes| bytes as i32).collect(),
         texts,
     ))
+}
+
+/// The texts without blanks at their ends, which share the bytes of those that were given.
+fn without_blanks(argument: &Column) -> Result<Column, VectorError> {
+    let texts = texts(argument)?;
+    let views = texts.views().iter().enumerate().map(|(row, &view)| {
+        let trimmed = texts.value(row).trim_end_matches(' ');
+        match trimmed.len() {
+            0..=INLINE_BYTES => make_view(trimmed.as_bytes(), 0, 0),
+            len => view & !u128::from(u32::MAX) | len as u128,
+        }
+    });
+    let buffers = texts.data_buffers().to_vec();
+    let trimmed = StringViewArray::try_new(views.collect(), buffers, texts.nulls().cloned());
+    trimmed.map(Column::Text).map_err(|_| mismatch())
 }
 
 /// Texts are below 1 GB, so their lengths fit.
@@ -298,6 +316,26 @@ mod tests {
         for (row, text) in texts.iter().enumerate() {
             assert_eq!(lengths.value(row) as usize, text.chars().count());
         }
+    }
+
+    #[test]
+    fn blanks_are_taken_from_the_end_only() {
+        let texts: Vec<String> = (0..40)
+            .flat_map(|blanks| {
+                ["", " a", "twelve bytes", "more than twelve bytes", "ä\t"]
+                    .map(|text| format!("{text}{}", " ".repeat(blanks)))
+            })
+            .collect();
+        let mut given: Vec<Option<&str>> = texts.iter().map(|text| Some(text.as_str())).collect();
+        given.push(None);
+        let column = Column::Text(StringViewArray::from_iter(&given));
+        let Ok(Column::Text(trimmed)) = without_blanks(&column) else {
+            panic!("texts");
+        };
+        for (row, text) in texts.iter().enumerate() {
+            assert_eq!(trimmed.value(row), text.trim_end_matches(' '));
+        }
+        assert!(trimmed.is_null(texts.len()));
     }
 
     #[test]

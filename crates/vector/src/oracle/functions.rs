@@ -81,6 +81,7 @@ pub(super) fn call(prosrc: &str, arguments: &[OwnedValue]) -> Result<OwnedValue,
         ("date_timestamp", [Int32(date)]) => begin_of(*date).map(Int64),
         ("textlen", [Text(text)]) => Ok(Int32(text.chars().count() as i32)),
         ("textoctetlen", [Text(text)]) => Ok(Int32(text.len() as i32)),
+        ("rtrim1", [Text(text)]) => Ok(Text(text.trim_end_matches(' ').to_owned())),
         ("text_starts_with", [Text(text), Text(prefix)]) => {
             Ok(OwnedValue::Bool(text.get(..prefix.len()) == Some(prefix)))
         }
