@@ -151,7 +151,7 @@ CREATE FUNCTION listed(n int) RETURNS text LANGUAGE sql AS
 SELECT n, plan(format('SELECT k FROM keys WHERE id IN (%s)', listed(n))) ->> 'Node Type' AS node,
     plan(format('SELECT * FROM keys WHERE id IN (%s)', listed(n))) ->> 'Node Type' AS whole_rows,
     (plan(format('SELECT sum(k) FROM keys WHERE id IN (%s)', listed(n))) ->> 'Node Type') = 'Custom Scan' AS vectorized
-    FROM unnest(ARRAY[50, 150, 200, 4000]) n;
+    FROM unnest(ARRAY[50, 150, 400, 4000]) n;
 SELECT count(*), sum(k) FROM keys WHERE id = ANY (ARRAY(SELECT md5((i * 7)::text)::uuid FROM generate_series(1, 4000) i));
 
 DROP SCHEMA estimates CASCADE;
