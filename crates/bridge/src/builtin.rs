@@ -37,6 +37,14 @@ pub mod types {
         // SAFETY: a catalog lookup; raises an ERROR for a type that does not exist.
         unsafe { pg_sys::getBaseType(type_oid) }
     }
+
+    /// Whether the type is an enum.
+    pub fn is_enum(type_oid: Oid) -> bool {
+        // No enum has an OID assigned by hand.
+        // SAFETY: a catalog lookup.
+        type_oid.to_u32() >= pg_sys::FirstGenbkiObjectId
+            && unsafe { pg_sys::type_is_enum(type_oid) }
+    }
 }
 
 /// Operator families of btree.

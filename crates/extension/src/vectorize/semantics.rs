@@ -80,7 +80,7 @@ pub fn groups_as_stored(node: Node<'_>, padded: bool) -> Result<(), Reason> {
     if is_text(type_oid) || padded {
         return declined_unless(is_deterministic(node.collation()), Reason::Collation);
     }
-    let is_exact = is_scalar(type_oid) || comparison(type_oid) == Comparison::EqualAsStored;
+    let is_exact = is_scalar(type_oid) || is_equal_as_stored(type_oid);
     declined_unless(is_exact, Reason::Type(type_oid))
 }
 
@@ -93,13 +93,23 @@ pub fn orders_as_stored(node: Node<'_>) -> Result<(), Reason> {
     declined_unless(is_scalar(type_oid), Reason::Type(type_oid))
 }
 
-/// The function that tells of stored values of `char(n)` what this one tells of their meaning.
-pub fn of_padded(function: &str) -> Option<&'static str> {
-    match function {
-        "bpchareq" => Some("texteq"),
-        "bpcharne" => Some("textne"),
-        _ => None,
-    }
+/// The function that tells of stored values what this one tells of their meaning, if it is one of
+/// types of which only the equality is that of stored values.
+pub fn equality_as_stored(function: &str) -> Option<&'static str> {
+    Some(match function {
+        "bpchareq" => "texteq",
+        "bpcharne" => "textne",
+        "enum_eq" | "oideq" => "int4eq",
+        "enum_ne" | "oidne" => "int4ne",
+        "chareq" => "int2eq",
+        "charne" => "int2ne",
+        _ => return None,
+    })
+}
+
+/// Whether only the equality of a type's values is that of their stored form.
+pub fn is_equal_as_stored(type_oid: Oid) -> bool {
+    comparison(type_oid) == Comparison::EqualAsStored
 }
 
 /// Declines a function of text that does not compute what PostgreSQL does under the collation.

@@ -19,7 +19,6 @@
 
 use std::sync::Arc;
 
-use howdah_bridge::builtin::types;
 use howdah_bridge::upper::expr::{Call, Kind, Truth};
 use howdah_bridge::upper::{Datum, Node, Oid, Operand, Reason, Shape, Stage};
 use howdah_columnar::{ColumnType, OwnedValue};
@@ -357,17 +356,17 @@ impl<'a> Translator<'_, 'a> {
 
     fn operand(&mut self, node: Node<'a>) -> Result<Expr, Reason> {
         known(AttributeLayout::of_type(node.type_oid()).type_oid)?;
-        self.constant(node, None)
+        self.constant(node, Stored::Known)
     }
 
-    /// The value of an operand, padded to so many characters.
-    fn constant(&mut self, node: Node<'a>, padded_to: Option<u32>) -> Result<Expr, Reason> {
+    /// The value of an operand of any type.
+    fn constant(&mut self, node: Node<'a>, stored: Stored) -> Result<Expr, Reason> {
         let layout = AttributeLayout::of_type(node.type_oid());
         let value = self.next_value(node)?;
         // SAFETY: by the contract of `translate`, a datum of this type.
         let value = value.map(|datum| unsafe { owned_value(datum, &layout) });
         let value = value.map(|value| value.ok_or(Reason::Expression));
-        let value = value.transpose()?.map(|value| as_padded(value, padded_to));
+        let value = value.transpose()?.map(|value| stored.form_of(value));
         Ok(Expr::Constant(layout.column_type, value))
     }
 
@@ -382,25 +381,36 @@ impl<'a> Translator<'_, 'a> {
         }
     }
 
-    /// A comparison of a column of `char(n)`, as one of stored values with an operand, or with
-    /// another column of the same length.
-    fn padded_call(&mut self, call: &Call<'a>, function: &str) -> Result<Expr, Reason> {
-        enabled(&call.function)?;
-        semantics::exact_of_text(function, call.collation)?;
-        let mut lengths = call
-            .arguments
-            .iter()
-            .filter_map(|&node| self.padded_to(node));
-        let length = lengths.next().ok_or(Reason::Type(types::BPCHAR))?;
-        if lengths.any(|other| other != length) {
-            return Err(Reason::Type(types::BPCHAR));
+    /// How values are made comparable with the expression by their stored form, if they are.
+    fn comparable(&self, node: Node<'a>) -> Result<Stored, Reason> {
+        let type_oid = AttributeLayout::of_type(node.type_oid()).type_oid;
+        match self.padded_to(node) {
+            Some(characters) => Ok(Stored::Padded(characters)),
+            None if semantics::is_equal_as_stored(type_oid) => Ok(Stored::AsIs),
+            None => Err(Reason::Type(type_oid)),
+        }
+    }
+
+    /// A test for equality, as one of stored values: columns with columns that are stored alike,
+    /// or with operands.
+    fn equality(&mut self, call: &Call<'a>, function: &str) -> Result<Expr, Reason> {
+        self.exact_equality(call, function)?;
+        let rti = self.rti;
+        let is_column = |node: &Node<'a>| matches!(node.kind(rti), Kind::Variable(_));
+        let mut columns = call.arguments.iter().filter(|node| is_column(node));
+        let column = *columns.next().ok_or(Reason::Expression)?;
+        let stored = self.comparable(column)?;
+        for &other in columns {
+            if self.comparable(other)? != stored {
+                return Err(Reason::Type(other.type_oid()));
+            }
         }
         let mut arguments = Vec::with_capacity(call.arguments.len());
         for &node in &call.arguments {
             arguments.push(match node.kind(self.rti) {
-                Kind::Operand => self.constant(node, Some(length))?,
-                _ if self.padded_to(node).is_some() => self.known(node)?,
-                _ => return Err(Reason::Type(types::BPCHAR)),
+                Kind::Variable(_) => self.known(node)?,
+                Kind::Operand => self.constant(node, stored)?,
+                _ => return Err(Reason::Expression),
             });
         }
         Ok(Expr::Call {
@@ -409,9 +419,18 @@ impl<'a> Translator<'_, 'a> {
         })
     }
 
+    /// Declines a test for equality that is disabled, or not that of stored values.
+    fn exact_equality(&self, call: &Call<'a>, function: &str) -> Result<(), Reason> {
+        enabled(&call.function)?;
+        match function {
+            "texteq" | "textne" => semantics::exact_of_text(function, call.collation),
+            _ => Ok(()),
+        }
+    }
+
     fn call(&mut self, call: &Call<'a>) -> Result<Expr, Reason> {
-        if let Some(function) = semantics::of_padded(&call.function) {
-            return self.padded_call(call, function);
+        if let Some(function) = semantics::equality_as_stored(&call.function) {
+            return self.equality(call, function);
         }
         self.exact(call)?;
         let function = call.function.clone();
@@ -439,17 +458,14 @@ impl<'a> Translator<'_, 'a> {
         let &[left, array] = call.arguments.as_slice() else {
             return Err(Reason::Expression);
         };
-        let (function, padded_to) = match semantics::of_padded(&call.function) {
+        let (function, stored) = match semantics::equality_as_stored(&call.function) {
             Some(function) => {
-                enabled(&call.function)?;
-                semantics::exact_of_text(function, call.collation)?;
-                let padded_to = self.padded_to(left);
-                let padded_to = padded_to.ok_or(Reason::Type(types::BPCHAR))?;
-                (function.to_owned(), Some(padded_to))
+                self.exact_equality(call, function)?;
+                (function.to_owned(), self.comparable(left)?)
             }
             None => {
                 self.exact(call)?;
-                (call.function.clone(), None)
+                (call.function.clone(), Stored::Known)
             }
         };
         let left = Box::new(self.known(left)?);
@@ -458,7 +474,7 @@ impl<'a> Translator<'_, 'a> {
         }
         let element = array.element_type().ok_or(Reason::Type(array.type_oid()))?;
         let layout = AttributeLayout::of_type(element);
-        if padded_to.is_none() {
+        if stored == Stored::Known {
             known(layout.type_oid)?;
         }
         let is_bound = self.bound.is_some();
@@ -470,7 +486,7 @@ impl<'a> Translator<'_, 'a> {
             None => Vec::new(),
         };
         let values = values.into_iter();
-        let values = values.map(|value| Some(as_padded(value?, padded_to)));
+        let values = values.map(|value| Some(stored.form_of(value?)));
         Ok(Expr::AnyAll {
             function,
             left,
@@ -527,11 +543,23 @@ impl<'a> Translator<'_, 'a> {
     }
 }
 
-/// The value with blanks up to so many characters, if any.
-fn as_padded(value: OwnedValue, padded_to: Option<u32>) -> OwnedValue {
-    match padded_to {
-        Some(characters) => padded::as_stored(value, characters),
-        None => value,
+/// What makes operands comparable with a column.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Stored {
+    /// Nothing: the engine knows their type.
+    Known,
+    /// Nothing: their equality is that of their stored form.
+    AsIs,
+    /// Blanks up to so many characters.
+    Padded(u32),
+}
+
+impl Stored {
+    fn form_of(self, value: OwnedValue) -> OwnedValue {
+        match self {
+            Stored::Padded(characters) => padded::as_stored(value, characters),
+            Stored::Known | Stored::AsIs => value,
+        }
     }
 }
 

@@ -1,7 +1,7 @@
--- char(n): blanks at the end do not count, also where row groups and the engine compare stored values. padded_on_heap.sql is
--- this file by another name.
-CREATE SCHEMA padded;
-SET search_path = padded, public;
+-- Types of which the equality is that of stored values, and the order is not: char(n), of which blanks at the end do not count, enums,
+-- oids, "char". equal_as_stored_on_heap.sql is this file by another name.
+CREATE SCHEMA equal_as_stored;
+SET search_path = equal_as_stored, public;
 \getenv directory PG_ABS_SRCDIR
 \set twin :directory '/sql/twin.psql'
 \i :twin
@@ -102,4 +102,48 @@ CREATE TABLE p2 PARTITION OF p FOR VALUES IN ('c') USING heap;
 INSERT INTO p SELECT i, chr(97 + i % 3) FROM generate_series(1, 900) i;
 SELECT c, '|' AS end, count(*) FROM p GROUP BY 1 ORDER BY 1;
 SELECT count(*), sum(id) FROM p WHERE c IN ('a  ', 'c');
-DROP SCHEMA padded CASCADE;
+
+-- Enums, whose labels are in another order than their numbers; oids and what is stored like them; "char".
+CREATE TYPE mood AS ENUM ('fine', 'sad');
+ALTER TYPE mood ADD VALUE 'glad' BEFORE 'fine';
+ALTER TYPE mood ADD VALUE 'none' AFTER 'fine';
+CREATE DOMAIN known_mood AS mood CHECK (VALUE <> 'none');
+CREATE TABLE e (id int, m mood, n mood, d known_mood, o oid, r regclass, c "char", i int);
+INSERT INTO e SELECT x, (enum_range(NULL::mood))[1 + x % 5], (enum_range(NULL::mood))[1 + x % 4], (ARRAY['sad', 'glad'])[1 + x % 2]::mood, 4294967290 + x % 6,
+    (ARRAY['pg_class', 'pg_proc', NULL])[1 + x % 3]::regclass, chr(120 + x % 9)::"char", x % 6 - 3 FROM generate_series(1, 2000) x;
+SET howdah.load_threshold = 1000000;
+INSERT INTO e SELECT id + 5000, n, m, d, o, r, c, i FROM e WHERE id % 40 = 1;
+DELETE FROM e WHERE id % 77 = 0;
+UPDATE e SET m = 'glad' WHERE id % 91 = 0;
+ANALYZE e;
+SELECT taken('SELECT m, count(*) FROM e GROUP BY 1') = :cold AS as_expected, taken('SELECT d, o, c, count(*) FROM e GROUP BY 1, 2, 3') = :cold AS as_expected,
+    taken('SELECT r, count(*) FROM e GROUP BY 1') AS of_regclass, taken('SELECT m, count(*) FROM e GROUP BY 1 ORDER BY 1 LIMIT 2') = :cold AS first;
+SELECT m, count(*), sum(id) FROM e GROUP BY 1 ORDER BY 1;
+SELECT d, m, count(*) FILTER (WHERE n = 'sad'), sum(CASE m WHEN 'glad' THEN id WHEN 'fine' THEN 1 END) FROM e GROUP BY 1, 2 ORDER BY 1, 2;
+SELECT o, c, count(*) FROM e GROUP BY 1, 2 ORDER BY 1, 2 LIMIT 7;
+SELECT r, count(*) FROM e GROUP BY 1 ORDER BY 1;
+SELECT m, count(*) FROM e GROUP BY 1 ORDER BY 1 LIMIT 2;
+SELECT min(m), max(m), count(DISTINCT m), min(c), max(o) FROM e;
+TRUNCATE conditions;
+INSERT INTO conditions SELECT row_number() OVER (), condition FROM unnest(ARRAY[
+    $$m = 'sad'$$, $$'sad' <> m$$, $$m IN ('sad', 'none')$$, $$m NOT IN ('sad', 'none')$$, $$m NOT IN ('sad', NULL)$$, $$m = ANY (NULL)$$, $$m = n$$, $$m <> n$$, $$m < 'fine'$$, $$m >= n$$, $$d = 'sad'$$,
+    $$d <> m$$, $$m = 'sad' OR i > 1$$, $$(m = n) IS NOT FALSE$$, $$m::text = 'sad'$$, $$m = 'no such'$$, $$o = 4294967291$$, $$o IN (4294967295, 4294967290)$$, $$o <> 4294967291$$, $$o > 4294967291$$, $$r = 'pg_class'::regclass$$,
+    $$r <> 1259$$, $$r IN ('pg_proc', 'pg_type')$$, $$o = r$$, $$i = o$$, $$i::oid = 4294967295$$, $$c = 'x'$$, $$c <> 'x'$$, $$c IN ('x', 'y')$$, $$c < 'y'$$, $$c = ''$$]) condition;
+CREATE OR REPLACE FUNCTION answers() RETURNS TABLE (condition text, rows bigint, ids bigint, few text) LANGUAGE plpgsql AS $$
+BEGIN
+    FOR condition IN SELECT c.condition FROM conditions c ORDER BY n LOOP
+        BEGIN
+            EXECUTE 'SELECT count(*), sum(id) FROM e WHERE ' || condition INTO rows, ids;
+            few := dig('SELECT id, m, o FROM e WHERE ' || condition || ' AND i = 1');
+        EXCEPTION WHEN OTHERS THEN few := SQLERRM;
+        END;
+        RETURN NEXT;
+    END LOOP;
+END $$;
+SELECT * FROM answers();
+SELECT md5(string_agg(answers::text, ' ')) AS all_of_them FROM answers();
+SET howdah.vectorized = off;
+SELECT md5(string_agg(answers::text, ' ')) AS by_columns FROM answers();
+SET howdah.columnar_scan = off;
+SELECT md5(string_agg(answers::text, ' ')) AS row_by_row FROM answers();
+DROP SCHEMA equal_as_stored CASCADE;

@@ -1,0 +1,1 @@
+equal_as_stored.sql
