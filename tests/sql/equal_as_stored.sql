@@ -1,5 +1,5 @@
 -- Types of which the equality is that of stored values, and the order is not: char(n), of which blanks at the end do not count, enums,
--- oids, "char". equal_as_stored_on_heap.sql is this file by another name.
+-- oids, "char", addresses. equal_as_stored_on_heap.sql is this file by another name.
 CREATE SCHEMA equal_as_stored;
 SET search_path = equal_as_stored, public;
 \getenv directory PG_ABS_SRCDIR
@@ -108,27 +108,32 @@ CREATE TYPE mood AS ENUM ('fine', 'sad');
 ALTER TYPE mood ADD VALUE 'glad' BEFORE 'fine';
 ALTER TYPE mood ADD VALUE 'none' AFTER 'fine';
 CREATE DOMAIN known_mood AS mood CHECK (VALUE <> 'none');
-CREATE TABLE e (id int, m mood, n mood, d known_mood, o oid, r regclass, c "char", i int);
+CREATE TABLE e (id int, m mood, n mood, d known_mood, o oid, r regclass, c "char", a inet, b cidr, i int);
 INSERT INTO e SELECT x, (enum_range(NULL::mood))[1 + x % 5], (enum_range(NULL::mood))[1 + x % 4], (ARRAY['sad', 'glad'])[1 + x % 2]::mood, 4294967290 + x % 6,
-    (ARRAY['pg_class', 'pg_proc', NULL])[1 + x % 3]::regclass, chr(120 + x % 9)::"char", x % 6 - 3 FROM generate_series(1, 2000) x;
+    (ARRAY['pg_class', 'pg_proc', NULL])[1 + x % 3]::regclass, chr(120 + x % 9)::"char",
+    (ARRAY['10.0.0.1', '10.0.0.1/8', '10.0.0.0/8', '::1', '::ffff:10.0.0.1', NULL])[1 + x % 6]::inet, (ARRAY['10.0.0.0/8', '10.0.0.1', '::1'])[1 + x % 3]::cidr, x % 6 - 3 FROM generate_series(1, 2000) x;
 SET howdah.load_threshold = 1000000;
-INSERT INTO e SELECT id + 5000, n, m, d, o, r, c, i FROM e WHERE id % 40 = 1;
+INSERT INTO e SELECT id + 5000, n, m, d, o, r, c, a, b, i FROM e WHERE id % 40 = 1;
 DELETE FROM e WHERE id % 77 = 0;
 UPDATE e SET m = 'glad' WHERE id % 91 = 0;
 ANALYZE e;
 SELECT taken('SELECT m, count(*) FROM e GROUP BY 1') = :cold AS as_expected, taken('SELECT d, o, c, count(*) FROM e GROUP BY 1, 2, 3') = :cold AS as_expected,
-    taken('SELECT r, count(*) FROM e GROUP BY 1') AS of_regclass, taken('SELECT m, count(*) FROM e GROUP BY 1 ORDER BY 1 LIMIT 2') = :cold AS first;
+    taken('SELECT a, b, count(*) FROM e GROUP BY 1, 2') = :cold AS as_expected, taken('SELECT r, count(*) FROM e GROUP BY 1') AS of_regclass, taken('SELECT m, count(*) FROM e GROUP BY 1 ORDER BY 1 LIMIT 2') = :cold AS first;
 SELECT m, count(*), sum(id) FROM e GROUP BY 1 ORDER BY 1;
 SELECT d, m, count(*) FILTER (WHERE n = 'sad'), sum(CASE m WHEN 'glad' THEN id WHEN 'fine' THEN 1 END) FROM e GROUP BY 1, 2 ORDER BY 1, 2;
 SELECT o, c, count(*) FROM e GROUP BY 1, 2 ORDER BY 1, 2 LIMIT 7;
 SELECT r, count(*) FROM e GROUP BY 1 ORDER BY 1;
+SELECT a, b, count(*), sum(id) FROM e GROUP BY 1, 2 ORDER BY 1, 2;
+SELECT dig('SELECT DISTINCT a, m FROM e'), max(a), count(a) FILTER (WHERE a <> '::1') FROM e;
 SELECT m, count(*) FROM e GROUP BY 1 ORDER BY 1 LIMIT 2;
 SELECT min(m), max(m), count(DISTINCT m), min(c), max(o) FROM e;
 TRUNCATE conditions;
 INSERT INTO conditions SELECT row_number() OVER (), condition FROM unnest(ARRAY[
     $$m = 'sad'$$, $$'sad' <> m$$, $$m IN ('sad', 'none')$$, $$m NOT IN ('sad', 'none')$$, $$m NOT IN ('sad', NULL)$$, $$m = ANY (NULL)$$, $$m = n$$, $$m <> n$$, $$m < 'fine'$$, $$m >= n$$, $$d = 'sad'$$,
     $$d <> m$$, $$m = 'sad' OR i > 1$$, $$(m = n) IS NOT FALSE$$, $$m::text = 'sad'$$, $$m = 'no such'$$, $$o = 4294967291$$, $$o IN (4294967295, 4294967290)$$, $$o <> 4294967291$$, $$o > 4294967291$$, $$r = 'pg_class'::regclass$$,
-    $$r <> 1259$$, $$r IN ('pg_proc', 'pg_type')$$, $$o = r$$, $$i = o$$, $$i::oid = 4294967295$$, $$c = 'x'$$, $$c <> 'x'$$, $$c IN ('x', 'y')$$, $$c < 'y'$$, $$c = ''$$]) condition;
+    $$r <> 1259$$, $$r IN ('pg_proc', 'pg_type')$$, $$o = r$$, $$i = o$$, $$i::oid = 4294967295$$, $$c = 'x'$$, $$c <> 'x'$$, $$c IN ('x', 'y')$$, $$c < 'y'$$, $$c = ''$$,
+    $$a = '10.0.0.1'$$, $$a = '10.0.0.1/32'$$, $$a = '10.0.0.1/8'$$, $$a <> '10/8'::cidr$$, $$a IN ('::1', '10.0.0.1')$$, $$a NOT IN ('::1', '10.0.0.1/8')$$, $$a = b$$, $$a <> b$$, $$b = '10.0.0.1'$$, $$b IN ('10/8', '::2')$$,
+    $$a < '10.0.0.1'$$, $$a << '10/8'$$, $$host(a) = '10.0.0.1'$$, $$a = NULL$$]) condition;
 CREATE OR REPLACE FUNCTION answers() RETURNS TABLE (condition text, rows bigint, ids bigint, few text) LANGUAGE plpgsql AS $$
 BEGIN
     FOR condition IN SELECT c.condition FROM conditions c ORDER BY n LOOP

@@ -24,6 +24,8 @@ pub mod types {
     pub const TIME: Oid = pg_sys::TIMEOID;
     pub const TIMESTAMP: Oid = pg_sys::TIMESTAMPOID;
     pub const TIMESTAMPTZ: Oid = pg_sys::TIMESTAMPTZOID;
+    pub const INET: Oid = pg_sys::INETOID;
+    pub const CIDR: Oid = pg_sys::CIDROID;
     pub const MONEY: Oid = pg_sys::MONEYOID;
     pub const NUMERIC: Oid = pg_sys::NUMERICOID;
     pub const UUID: Oid = pg_sys::UUIDOID;
@@ -59,6 +61,7 @@ pub mod families {
     pub const ENUM: u32 = 3522;
     pub const FLOAT: u32 = 1970;
     pub const INTEGER: u32 = pg_sys::INTEGER_BTREE_FAM_OID.to_u32();
+    pub const NETWORK: u32 = pg_sys::NETWORK_BTREE_FAM_OID.to_u32();
     pub const NUMERIC: u32 = 1988;
     pub const OID: u32 = pg_sys::OID_BTREE_FAM_OID.to_u32();
     pub const TEXT: u32 = pg_sys::TEXT_BTREE_FAM_OID.to_u32();

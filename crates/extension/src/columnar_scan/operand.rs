@@ -41,6 +41,8 @@ pub enum OperandKind {
     OidBits,
     /// A "char", compared likewise.
     CharBits,
+    /// An address of a network, likewise.
+    ImageBytes,
     /// A date to compare with a timestamp column.
     DateAsTimestamp,
     /// A timestamp to compare with a date column.
@@ -74,7 +76,7 @@ impl OperandKind {
             Self::Float64 => (ColumnType::Float64, 8, true),
             Self::Numeric => (ColumnType::Numeric, -1, false),
             Self::Text | Self::Padded(_) => (column, -1, false),
-            Self::Bytes => (ColumnType::Bytes, -1, false),
+            Self::Bytes | Self::ImageBytes => (ColumnType::Bytes, -1, false),
             Self::Uuid => (ColumnType::Fixed { len: 16 }, 16, false),
         };
         AttributeLayout {

@@ -5,7 +5,7 @@
 //! families of built-in types are recognized, by family, strategy and operand types, never by name,
 //! and LIKE. Row groups keep the order of these families (see `howdah_columnar::value`) with three
 //! exceptions, for which only equality is pushed: text under a collation other than C, `char(n)`,
-//! and oid, "char" and enum, which are stored as signed integers.
+//! oid, "char" and enum, which are stored as signed integers, and addresses of networks.
 
 use howdah_bridge::Oid;
 use howdah_bridge::builtin::{families, operators, types};
@@ -213,7 +213,7 @@ fn recognise(
             OperandKind::Text if equality => is_deterministic(collation),
             OperandKind::Padded(_) => equality && is_deterministic(collation),
             OperandKind::Text => orders_bytewise(collation),
-            OperandKind::OidBits | OperandKind::CharBits => equality,
+            OperandKind::OidBits | OperandKind::CharBits | OperandKind::ImageBytes => equality,
             _ => true,
         };
         allowed.then_some((op, kind))
@@ -285,6 +285,11 @@ fn operand_kind(
         families::UUID => same(types::UUID).then_some(OperandKind::Uuid),
         families::NUMERIC => same(types::NUMERIC).then_some(OperandKind::Numeric),
         families::CHAR => same(types::CHAR).then_some(OperandKind::CharBits),
+        families::NETWORK => {
+            let network = matches!(column.type_oid, types::INET | types::CIDR);
+            (network && left == types::INET && right == types::INET)
+                .then_some(OperandKind::ImageBytes)
+        }
         families::ENUM => (column.column_type == ColumnType::Int32 && column.len == 4)
             .then_some(OperandKind::OidBits),
         _ => None,

@@ -40,7 +40,7 @@ const fn entry(oid: Oid, stored: Option<ColumnType>, comparison: Comparison) -> 
 }
 
 /// Text is stored as such where the database's encoding is UTF-8, otherwise as bytes.
-const TYPES: [SqlType; 20] = {
+const TYPES: [SqlType; 22] = {
     use Comparison::{AsStored, ByCollation, EqualAsStored, Shown, Unknown};
     [
         entry(types::BOOL, Some(ColumnType::Bool), AsStored),
@@ -54,7 +54,9 @@ const TYPES: [SqlType; 20] = {
         entry(types::JSON, Some(ColumnType::Text), Unknown),
         entry(types::FLOAT4, Some(ColumnType::Float32), AsStored),
         entry(types::FLOAT8, Some(ColumnType::Float64), AsStored),
+        entry(types::CIDR, None, EqualAsStored),
         entry(types::MONEY, None, Shown),
+        entry(types::INET, None, EqualAsStored),
         entry(types::BPCHAR, Some(ColumnType::Text), Shown),
         entry(types::VARCHAR, Some(ColumnType::Text), ByCollation),
         entry(types::DATE, None, AsStored),

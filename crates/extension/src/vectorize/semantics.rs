@@ -101,6 +101,9 @@ pub fn equality_as_stored(function: &str) -> Option<&'static str> {
         "bpcharne" => "textne",
         "enum_eq" | "oideq" => "int4eq",
         "enum_ne" | "oidne" => "int4ne",
+        // Family, bits of the net, address.
+        "network_eq" => "byteaeq",
+        "network_ne" => "byteane",
         "chareq" => "int2eq",
         "charne" => "int2ne",
         _ => return None,
