@@ -1,8 +1,9 @@
 //! Merging small row groups and rewriting those with many hidden rows.
 //!
 //! ```text
-//!   choose a run ─ read the visible rows ─ encode ─ reserve, write ─ index entries
-//!        ─ lock the old groups ─ same rows hidden as before? ─ forward, delete ─ commit
+//!   choose a run ─ anyone at work? ─ read the visible rows ─ encode ─ reserve, write
+//!        ─ index entries ─ lock the old groups ─ same rows hidden as before? ─ forward, delete
+//!        ─ commit
 //! ```
 //!
 //! A run is one group with many hidden rows, or neighbouring groups whose rows fit one group, also
@@ -15,7 +16,8 @@
 //!   marks.
 //! - No change is lost. The old groups are locked as a whole at the end, without waiting. If a
 //!   transaction works on one of their rows at that moment, or has hidden one since it was read,
-//!   the merge is rolled back.
+//!   the merge is rolled back. So that this is rare, nothing is written if it would be so at the
+//!   beginning.
 //! - A transaction that waits for a row of an old group meanwhile finds the group gone, and the
 //!   row's new place ([`crate::store::marks::forward`]): the merge has updated the row.
 //!
@@ -147,6 +149,10 @@ pub fn merge_groups(task: &Task, refused: &HashSet<GroupId>) -> Merge {
     if must_yield(step.table()) {
         return Merge::Yielded;
     }
+    let busy = at_work(Locks::of(table), &run);
+    if !busy.is_empty() {
+        return Merge::Refused(busy);
+    }
     or_raise(task.table, replace(task, &step, &store, &run, horizon))
 }
 
@@ -226,6 +232,21 @@ fn is_worth_it(run: &[Old]) -> bool {
     run.len() >= 2 || run.iter().any(Old::is_much_hidden)
 }
 
+/// The groups on whose rows other transactions work now. They are likely to do so when the
+/// successor is written, and all the work on it would be in vain.
+fn at_work(locks: Locks, run: &[Old]) -> Vec<GroupId> {
+    let groups = run.iter().map(Old::group);
+    groups
+        .filter(|&group| {
+            let is_free = locks.lock_for_maintenance(group);
+            if is_free {
+                locks.unlock_for_maintenance(group);
+            }
+            !is_free
+        })
+        .collect()
+}
+
 fn replace(
     task: &Task,
     step: &MaintainedTable,
@@ -244,10 +265,16 @@ fn replace(
     stop_point!("merge_delete");
     constraint_checks::announce_mover();
     let locks = Locks::of(step.table());
-    for (nth, old) in run.iter().enumerate() {
+    let mut refused = Vec::new();
+    for old in run {
         if !locks.lock_for_maintenance(old.group()) || changed(store, old)? {
-            return Ok(Merge::Refused(vec![old.group()]));
+            refused.push(old.group());
         }
+    }
+    if !refused.is_empty() {
+        return Ok(Merge::Refused(refused));
+    }
+    for (nth, old) in run.iter().enumerate() {
         if old.seen_rows() > 0
             && let Some(successor) = &successor
         {
