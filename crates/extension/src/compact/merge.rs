@@ -15,9 +15,12 @@
 //! - All of it is one transaction. Older snapshots continue to read the old groups with their
 //!   marks.
 //! - No change is lost. The old groups are locked as a whole at the end, without waiting. If a
-//!   transaction works on one of their rows at that moment, or has hidden one since it was read,
-//!   the merge is rolled back. So that this is rare, nothing is written if it would be so at the
-//!   beginning.
+//!   transaction works on one of their rows at that moment, the merge is rolled back. So that this
+//!   is rare, nothing is written if it would be so at the beginning.
+//! - A row that was hidden since it was read is hidden in the successor, too ([`born_hidden`]), and
+//!   has no new place. A snapshot that sees the merge sees the change, which was committed before;
+//!   any other sees the old group. A transaction that has the row's old place finds the change
+//!   there, as that of a row which was hidden before the merge began.
 //! - A transaction that waits for a row of an old group meanwhile finds the group gone, and the
 //!   row's new place ([`crate::store::marks::forward`]): the merge has updated the row.
 //!
@@ -40,6 +43,7 @@ use howdah_bridge::transactions::writing_command;
 use howdah_bridge::xid::{CommandId, Xid};
 use howdah_columnar::{MAX_ROWS, RowGroupBuilder};
 
+use super::born_hidden;
 use super::progress::must_yield;
 use super::task::{Task, open};
 use super::throttle;
@@ -264,46 +268,86 @@ fn replace(
     }
     stop_point!("merge_delete");
     constraint_checks::announce_mover();
-    let locks = Locks::of(step.table());
-    let mut refused = Vec::new();
-    for old in run {
-        if !locks.lock_for_maintenance(old.group()) || changed(store, old)? {
-            refused.push(old.group());
-        }
-    }
-    if !refused.is_empty() {
-        return Ok(Merge::Refused(refused));
-    }
+    let late = match lock(Locks::of(step.table()), store, run)? {
+        Ok(late) => late,
+        Err(refused) => return Ok(Merge::Refused(refused)),
+    };
     for (nth, old) in run.iter().enumerate() {
         if old.seen_rows() > 0
             && let Some(successor) = &successor
         {
-            marks::forward(store, old.group(), &successor.route(nth, old), cid);
+            let route = successor.route(nth, old, &late[nth]);
+            marks::forward(store, old.group(), &route, cid);
         }
         group::delete(store, &old.placed);
     }
-    if let Some(successor) = &successor {
-        let group = GroupId::of_block(successor.first_row.cold_block());
-        predicate::transfer_locks(step.table(), group);
+    if let Some(successor) = &mut successor {
+        predicate::transfer_locks(step.table(), successor.placed.entry.group());
+        let hidden = successor.positions_of(run, &late);
+        born_hidden::hide(store, &mut successor.placed, &hidden)?;
     }
     stop_point!("merge_commit");
     Ok(Merge::Merged(run.len() as u32))
 }
 
-/// Whether anything was hidden since the group was read.
-fn changed(store: &ColdStore, old: &Old) -> Result<bool, ColdError> {
+/// Locks the old groups as a whole, and returns the rows of each that were hidden since it was
+/// read; or the groups that let no merge happen.
+fn lock(
+    locks: Locks,
+    store: &ColdStore,
+    run: &[Old],
+) -> Result<Result<Vec<RowSet>, Vec<GroupId>>, ColdError> {
+    let (mut late, mut refused) = (Vec::with_capacity(run.len()), Vec::new());
+    for old in run {
+        let since = match locks.lock_for_maintenance(old.group()) {
+            true => hidden_since(store, old)?,
+            false => None,
+        };
+        match since {
+            Some(rows) => late.push(rows),
+            None => refused.push(old.group()),
+        }
+    }
+    if refused.is_empty() {
+        let late_rows: u32 = late.iter().map(RowSet::len).sum();
+        let read_rows: u32 = run.iter().map(Old::seen_rows).sum();
+        // The successor would have to be rewritten at once.
+        if late_rows > read_rows / HIDDEN_SHARE {
+            let changed = run.iter().zip(&late).filter(|(_, rows)| !rows.is_empty());
+            refused.extend(changed.map(|(old, _)| old.group()));
+        }
+    }
+    Ok(match refused.is_empty() {
+        true => Ok(late),
+        false => Err(refused),
+    })
+}
+
+/// The rows that were hidden since the group was read; `None` if more has changed.
+fn hidden_since(store: &ColdStore, old: &Old) -> Result<Option<RowSet>, ColdError> {
     let first = old.placed.entry.first_row;
     let in_force = &mut |shown: ShownTuple<'_>| shown.is_in_force();
-    let now = directory::entry_covering(store, old.group(), first, in_force)?;
-    Ok(match now {
-        None => true,
-        Some(now) => marks::hidden_now(store, &now.entry)? != old.hidden,
-    })
+    let Some(now) = directory::entry_covering(store, old.group(), first, in_force)? else {
+        return Ok(None);
+    };
+    let mut since = RowSet::with_bound(old.placed.entry.row_count);
+    let mut still_hidden = 0;
+    if let Some(hidden) = marks::hidden_now(store, &now.entry)? {
+        for row in hidden.iter() {
+            match old.is_hidden(row) {
+                true => still_hidden += 1,
+                false => {
+                    since.insert(row);
+                }
+            }
+        }
+    }
+    Ok((still_hidden == old.hidden_rows()).then_some(since))
 }
 
 /// The new group, and which old rows are at which of its positions.
 struct Successor {
-    first_row: RowNumber,
+    placed: PlacedEntry,
     /// For each old group, the number of rows of the groups before it.
     starts: Vec<u32>,
     /// The positions of the rows in the order in which they were read; `None` if that order is
@@ -312,27 +356,48 @@ struct Successor {
 }
 
 impl Successor {
-    /// The new places of the rows of the `nth` old group.
-    fn route<'a>(&self, nth: usize, old: &'a Old) -> Route<'a> {
-        let start = self.starts[nth];
-        let Some(positions) = &self.positions else {
+    /// The new places of the rows of the `nth` old group, but those of `late` ones, which are
+    /// dropped like those that were hidden before.
+    fn route<'a>(&self, nth: usize, old: &'a Old, late: &RowSet) -> Route<'a> {
+        let first = self.placed.entry.first_row;
+        if self.positions.is_none() && late.is_empty() {
             return Route::InOrder {
-                first: RowNumber(self.first_row.0 + u64::from(start)),
+                first: RowNumber(first.0 + u64::from(self.starts[nth])),
                 dropped: old.hidden.as_ref(),
             };
-        };
-        let mut read = start as usize;
-        let places = (0..old.placed.entry.row_count).map(|row| {
-            if old.is_hidden(row) {
-                return Route::DROPPED;
-            }
-            read += 1;
-            positions[read - 1]
-        });
-        Route::Scattered {
-            first: self.first_row,
-            places: places.collect(),
         }
+        let mut places = vec![Route::DROPPED; old.placed.entry.row_count as usize];
+        for (row, position) in self.places(nth, old) {
+            if !late.contains(row) {
+                places[row as usize] = position;
+            }
+        }
+        Route::Scattered { first, places }
+    }
+
+    /// The rows of the `nth` old group that were read, each with its position here.
+    fn places<'a>(&'a self, nth: usize, old: &'a Old) -> impl Iterator<Item = (u32, u32)> + 'a {
+        let rows = (0..old.placed.entry.row_count).filter(|&row| !old.is_hidden(row));
+        rows.zip(self.starts[nth]..)
+            .map(|(row, read)| match &self.positions {
+                Some(positions) => (row, positions[read as usize]),
+                None => (row, read),
+            })
+    }
+
+    /// The positions here of late rows of all old groups.
+    fn positions_of(&self, run: &[Old], late: &[RowSet]) -> RowSet {
+        let mut found = RowSet::with_bound(self.placed.entry.row_count);
+        for (nth, (old, late)) in run.iter().zip(late).enumerate() {
+            if !late.is_empty() {
+                let places = self.places(nth, old);
+                let of_late = places.filter(|(row, _)| late.contains(*row));
+                of_late.for_each(|(_, position)| {
+                    found.insert(position);
+                });
+            }
+        }
+        found
     }
 }
 
@@ -411,7 +476,7 @@ fn write_successor(
     if run.iter().all(|old| old.is_seen_by_all(horizon)) {
         placed.entry.flags = GroupFlags::MOVED_ROWS;
     }
-    group::write(store, &placed, &rows, &task.policy.encoding, cid)?;
+    placed.entry = group::write(store, &placed, &rows, &task.policy.encoding, cid)?;
     stop_point!("merge_index_insert");
     let mut indexes = Indexes::open(table, |index| !is_brin(index));
     let first_row = placed.entry.first_row;
@@ -436,7 +501,7 @@ fn write_successor(
     }
     source.memory.delete();
     Ok(Some(Successor {
-        first_row,
+        placed,
         starts,
         positions,
     }))

@@ -44,6 +44,7 @@
 //! Merging replaces two or more neighbouring small groups by one, in one transaction: new row
 //! numbers, new index entries; the old entries and values are deleted.
 
+mod born_hidden;
 mod first_move;
 mod gather;
 mod launcher;

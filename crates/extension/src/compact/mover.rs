@@ -1,6 +1,6 @@
 //! Moves the rows of one row group. See the room's header for the order of steps.
 
-use std::collections::{BTreeMap, HashSet};
+use std::collections::HashSet;
 use std::time::Duration;
 
 use howdah_bridge::hot::page::HotPage;
@@ -11,10 +11,11 @@ use howdah_bridge::new_entries::Indexes;
 use howdah_bridge::store::{ColdStore, WrittenValue};
 use howdah_bridge::table::LockMode;
 use howdah_bridge::tid::{BlockNumber, ROWS_PER_COLD_BLOCK, RowNumber};
-use howdah_bridge::transactions::{end_command, writing_command};
+use howdah_bridge::transactions::writing_command;
 use howdah_bridge::{predicate, process};
 use howdah_columnar::EncodedRowGroup;
 
+use super::born_hidden;
 use super::first_move::Prepared;
 use super::gather::{Batch, Pages, gather};
 use super::progress::{Phase, Progress, must_yield};
@@ -25,7 +26,6 @@ use crate::row_order;
 use crate::stop_point;
 use crate::store::directory::{self, GroupEntry, GroupFlags, GroupState, PlacedEntry};
 use crate::store::encode::encode;
-use crate::store::marks;
 use crate::store::row_set::RowSet;
 use crate::store::visibility::constraint_checks;
 use crate::types::TableLayout;
@@ -179,7 +179,8 @@ impl<'a> Move<'a> {
         if !indexed {
             self.complete(&mut placed, value, batch.row_count(), true)?;
         }
-        self.hide(&mut placed, &left.rows)?;
+        // They stay where they were.
+        born_hidden::hide(self.store, &mut placed, &left.rows)?;
         stop_point!("commit");
         Ok(Step::Moved {
             rows: batch.row_count() - left_rows,
@@ -286,19 +287,6 @@ impl<'a> Move<'a> {
         }
         placed.entry = entry;
         Ok(())
-    }
-
-    /// Hides the rows of pages that were left, which stay where they were. No snapshot sees the
-    /// group without that.
-    fn hide(&self, placed: &mut PlacedEntry, left: &RowSet) -> Result<(), ColdError> {
-        if left.is_empty() {
-            return Ok(());
-        }
-        // Makes our own tuples visible to what follows.
-        end_command();
-        let cid = writing_command();
-        marks::announce_deletion_vectors(self.store, placed)?;
-        marks::hide_in_bulk(self.store, placed, left, &BTreeMap::new(), cid)
     }
 }
 
