@@ -2,8 +2,8 @@
 //! new seeds until the time is up.
 //!
 //! ```text
-//!   round ─► differential (one session, several) ─► emptied in place ─► transfers, keys, crash
-//!     ┌─ fuzz ◄─ stopped loads ◄─ vectorized: 20,000 queries, 500 stopped, old snapshots ◄───────┘
+//!   round ─► differential (one session, several) ─► emptied in place ─► transfers, keys, merges
+//!     ┌─ fuzz ◄─ stopped loads ◄─ vectorized: queries, stopped, old snapshots ◄─ crash ◄───┘
 //!     └─► visibility, upkeep ─► PostgreSQL's suites by workers and engine (round 1) ─► Perl tests
 //! ```
 //!
@@ -44,7 +44,7 @@ const SCHEMA_COUNT: u64 = 200;
 const CHANGED_SCHEMA_COUNT: u64 = 50;
 
 /// What a round runs: a program of tests, and its settings for the round's seed.
-fn parts(seed: u64) -> [(&'static str, Vec<(&'static str, u64)>); 14] {
+fn parts(seed: u64) -> [(&'static str, Vec<(&'static str, u64)>); 15] {
     [
         (
             "differential",
@@ -70,6 +70,10 @@ fn parts(seed: u64) -> [(&'static str, Vec<(&'static str, u64)>); 14] {
         (
             "shared_keys",
             vec![("HOWDAH_KEYS_SEED", seed), ("HOWDAH_KEYS_SECONDS", 30)],
+        ),
+        (
+            "merges",
+            vec![("HOWDAH_MERGE_SEED", seed), ("HOWDAH_MERGE_SECONDS", 60)],
         ),
         (
             "crash",
