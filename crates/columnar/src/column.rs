@@ -16,12 +16,15 @@ use vortex_array::dtype::{NativePType, PType};
 use vortex_array::validity::Validity;
 use vortex_array::{ArrayRef, ExecutionCtx};
 use vortex_error::VortexResult;
+use vortex_onpair::OnPair;
 
+use crate::buffers::{Views, bools, indexes, nulls_of, numbers};
 use crate::codec;
 use crate::error::ColumnarError;
 use crate::numeric::NumericColumn;
 use crate::types::ColumnType;
 use crate::value::Value;
+use crate::words;
 
 /// Rows of one column, decoded.
 #[derive(Clone, Debug)]
@@ -203,73 +206,6 @@ impl Column {
     }
 }
 
-/// The validity of a decoded array as Arrow's; `None` when no row is null.
-pub(crate) fn nulls_of(
-    validity: Validity,
-    row_count: usize,
-    ctx: &mut ExecutionCtx,
-) -> VortexResult<Option<NullBuffer>> {
-    Ok(match validity {
-        Validity::NonNullable | Validity::AllValid => None,
-        Validity::AllInvalid => Some(NullBuffer::new_null(row_count)),
-        Validity::Array(array) => {
-            let mask = array.execute::<BoolArray>(ctx)?;
-            let nulls = NullBuffer::new(BooleanBuffer::from(mask.into_bit_buffer()));
-            (nulls.null_count() > 0).then_some(nulls)
-        }
-    })
-}
-
-/// Decodes booleans.
-pub(crate) fn bools(
-    array: ArrayRef,
-    ctx: &mut ExecutionCtx,
-) -> VortexResult<(BooleanBuffer, Option<NullBuffer>)> {
-    let row_count = array.len();
-    let bools = array.execute::<BoolArray>(ctx)?;
-    let nulls = nulls_of(BoolArrayExt::validity(&bools), row_count, ctx)?;
-    Ok((BooleanBuffer::from(bools.into_bit_buffer()), nulls))
-}
-
-/// Decodes numbers of one native type.
-pub(crate) fn numbers<T: NativePType + arrow_buffer::ArrowNativeType>(
-    array: ArrayRef,
-    ctx: &mut ExecutionCtx,
-) -> VortexResult<(ScalarBuffer<T>, Option<NullBuffer>)> {
-    let row_count = array.len();
-    let numbers = array.execute::<PrimitiveArray>(ctx)?;
-    let nulls = nulls_of(PrimitiveArrayExt::validity(&numbers), row_count, ctx)?;
-    Ok((numbers.into_buffer::<T>().into_arrow_scalar_buffer(), nulls))
-}
-
-/// Decodes dictionary codes, of any width.
-pub(crate) fn indexes(
-    array: ArrayRef,
-    ctx: &mut ExecutionCtx,
-) -> VortexResult<(ScalarBuffer<u32>, Option<NullBuffer>)> {
-    let row_count = array.len();
-    let numbers = array.execute::<PrimitiveArray>(ctx)?;
-    let nulls = nulls_of(PrimitiveArrayExt::validity(&numbers), row_count, ctx)?;
-    let indexes: Vec<u32> = match PrimitiveArrayExt::ptype(&numbers) {
-        PType::U8 => numbers
-            .into_buffer::<u8>()
-            .iter()
-            .map(|&v| v.into())
-            .collect(),
-        PType::U16 => numbers
-            .into_buffer::<u16>()
-            .iter()
-            .map(|&v| v.into())
-            .collect(),
-        PType::U32 => {
-            let codes = numbers.into_buffer::<u32>().into_arrow_scalar_buffer();
-            return Ok((codes, nulls));
-        }
-        ptype => vortex_error::vortex_bail!("dictionary codes of type {ptype}"),
-    };
-    Ok((indexes.into(), nulls))
-}
-
 fn primitive<A>(array: ArrayRef, ctx: &mut ExecutionCtx) -> Result<ArrowPrimitive<A>, ColumnarError>
 where
     A: ArrowPrimitiveType,
@@ -280,9 +216,10 @@ where
         .map_err(|error| ColumnarError::corrupt(error.to_string()))
 }
 
-type Views = (ScalarBuffer<u128>, Vec<ArrowBuffer>, Option<NullBuffer>);
-
 fn views(array: ArrayRef, ctx: &mut ExecutionCtx) -> VortexResult<Views> {
+    if let Some(words) = array.as_opt::<OnPair>() {
+        return words::views(&words, ctx);
+    }
     let row_count = array.len();
     let parts = array.execute::<VarBinViewArray>(ctx)?.into_data_parts();
     let nulls = nulls_of(parts.validity, row_count, ctx)?;

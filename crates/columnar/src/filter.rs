@@ -23,9 +23,10 @@ use vortex_array::builtins::ArrayBuiltins;
 use vortex_array::scalar_fn::fns::operators::Operator;
 use vortex_array::{ArrayRef, IntoArray};
 
+use crate::buffers::{bools, indexes, nulls_of};
 use crate::chunk::Chunk;
 use crate::codec;
-use crate::column::{Column, bools, indexes, nulls_of};
+use crate::column::Column;
 use crate::decimal_floats::{Exact, exact};
 use crate::error::ColumnarError;
 use crate::numeric::NumericColumn;

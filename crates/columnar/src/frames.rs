@@ -24,9 +24,9 @@ use vortex_buffer::ByteBuffer;
 use zstd::bulk::Compressor;
 use zstd::zstd_safe::{CParameter, DCtx, DDict};
 
+use crate::buffers::numbers;
 use crate::byte_views::{built, nulls_of_range, view_of};
 use crate::codec;
-use crate::column::numbers;
 use crate::encode::{Stop, check};
 use crate::error::ColumnarError;
 use crate::layout::wire::{Reader, ensure};

@@ -31,6 +31,7 @@
 mod access;
 mod assemble;
 mod bounds;
+mod buffers;
 mod builder;
 mod byte_views;
 mod chunk;

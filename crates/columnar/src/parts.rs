@@ -7,8 +7,9 @@ use vortex_array::ArrayRef;
 use vortex_array::dtype::{DType, Nullability, PType};
 use vortex_buffer::ByteBuffer;
 
+use crate::buffers::numbers;
 use crate::codec;
-use crate::column::{bytes, numbers};
+use crate::column::bytes;
 use crate::encode::dtype_of;
 use crate::error::ColumnarError;
 use crate::frames::Frames;

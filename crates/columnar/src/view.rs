@@ -21,9 +21,10 @@ use vortex_sequence::Sequence;
 use arrow_buffer::{NullBuffer, ScalarBuffer};
 
 use crate::access::packed::{self, BLOCK, Word};
+use crate::buffers::{indexes, nulls_of};
 use crate::chunk::Chunk;
 use crate::codec;
-use crate::column::{Column, indexes, nulls_of};
+use crate::column::Column;
 use crate::error::ColumnarError;
 use crate::parts::{Form, slice};
 use crate::types::ColumnType;

@@ -12,9 +12,10 @@ use vortex_buffer::ByteBuffer;
 
 use super::reading::{Reading, outside};
 use super::state::Kept;
+use crate::buffers::{bools, nulls_of};
 use crate::chunk::ChunkBuffer;
 use crate::codec;
-use crate::column::{bools, bytes, nulls_of};
+use crate::column::bytes;
 use crate::error::ColumnarError;
 use crate::nodes::NodeTable;
 use crate::source::ByteSource;

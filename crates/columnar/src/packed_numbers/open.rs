@@ -18,8 +18,8 @@ use vortex_fastlanes::{
 
 use super::blocks::{Blocks, Codes, UPPER_WORDS};
 use super::{Exceptions, MOST_BITS, PackedNumbers, Scale};
+use crate::buffers::nulls_of;
 use crate::codec;
-use crate::column::nulls_of;
 use crate::error::ColumnarError;
 use crate::types::ColumnType;
 

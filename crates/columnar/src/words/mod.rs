@@ -8,6 +8,8 @@
 //! all when it is decoded: a chunk that is read slice by slice would take the square of its time.
 //! A selection of Vortex's decodes all rows first.
 
+mod decode;
+
 use std::ops::Range;
 
 use arrow_buffer::ScalarBuffer;
@@ -21,9 +23,11 @@ use vortex_fastlanes::{BitPacked, BitPackedArrayExt};
 use vortex_onpair::{OnPair, OnPairArrayExt, OnPairArraySlotsExt};
 
 use crate::access::packed::BLOCK;
+use crate::buffers::indexes;
 use crate::codec;
-use crate::column::indexes;
 use crate::packed_numbers::Blocks;
+
+pub(crate) use decode::views;
 
 /// OnPair where the values are bytes, see [`OnPairScheme`].
 #[derive(Copy, Clone, Debug)]
@@ -168,6 +172,20 @@ fn code_offsets(
         "the codes of a row lie outside of its node"
     );
     Ok(offsets)
+}
+
+/// The codes of all rows of an array.
+fn code_range(all: &ArrayView<'_, OnPair>) -> VortexResult<Range<usize>> {
+    let offset = |row: usize| {
+        let offset = all.codes_offsets().slice(row..row + 1)?;
+        indexes(offset, &mut codec::context()).map(|(offset, _)| offset[0] as usize)
+    };
+    let codes = offset(0)?..offset(all.len())?;
+    vortex_ensure!(
+        codes.start <= codes.end && codes.end <= all.codes().len(),
+        "the codes of a row lie outside of its node"
+    );
+    Ok(codes)
 }
 
 /// The codes of rows, counted from the first one that `offsets` tell of.
