@@ -151,4 +151,17 @@ SET howdah.vectorized = off;
 SELECT md5(string_agg(answers::text, ' ')) AS by_columns FROM answers();
 SET howdah.columnar_scan = off;
 SELECT md5(string_agg(answers::text, ' ')) AS row_by_row FROM answers();
+RESET howdah.columnar_scan;
+RESET howdah.vectorized;
+
+-- Long columns are left to PostgreSQL: each value of a list would get as many blanks.
+CREATE TABLE long (c char(256), d char(257));
+INSERT INTO long SELECT 'c' || i % 50, 'c' || i % 50 FROM generate_series(1, 2000) i;
+\if :cold
+    CALL howdah.compact('long');
+\endif
+ANALYZE long;
+SELECT count(*) FILTER (WHERE c = 'c7  ') AS c, count(*) FILTER (WHERE d = 'c7  ') AS d FROM long;
+SELECT count(*) FROM long WHERE c IN ('c7', 'c8   ', 'c99');
+SELECT count(*) FROM long WHERE d IN ('c7', 'c8   ', 'c99');
 DROP SCHEMA equal_as_stored CASCADE;

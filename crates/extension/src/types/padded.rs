@@ -19,8 +19,14 @@ pub fn characters(att: &Attribute, base: Oid) -> Option<u32> {
         return None;
     }
     let length = att.atttypmod.checked_sub(TYPMOD_HEADER)?;
-    u32::try_from(length).ok()
+    u32::try_from(length)
+        .ok()
+        .filter(|&length| length <= MOST_CHARACTERS)
 }
+
+/// Longer columns are left to PostgreSQL: each value of a list would be given as many blanks, and a
+/// list of 100,000 words takes 900 MB for `char(2000)`.
+const MOST_CHARACTERS: u32 = 256;
 
 /// What a type modifier counts beside characters (`VARHDRSZ`).
 const TYPMOD_HEADER: i32 = 4;
