@@ -1,13 +1,15 @@
 //! Flat arrays of Vortex as Arrow's buffers.
 
+use std::ops::Range;
+
 use arrow_buffer::{BooleanBuffer, Buffer as ArrowBuffer, NullBuffer, ScalarBuffer};
 use vortex_array::arrays::bool::BoolArrayExt;
 use vortex_array::arrays::primitive::PrimitiveArrayExt;
 use vortex_array::arrays::{BoolArray, PrimitiveArray};
 use vortex_array::dtype::{NativePType, PType};
 use vortex_array::validity::Validity;
-use vortex_array::{ArrayRef, ExecutionCtx};
-use vortex_error::VortexResult;
+use vortex_array::{ArrayRef, ExecutionCtx, match_each_integer_ptype};
+use vortex_error::{VortexResult, vortex_bail, vortex_ensure, vortex_err};
 
 /// Views, the buffers that they point into, and which rows are valid.
 pub(crate) type Views = (ScalarBuffer<u128>, Vec<ArrowBuffer>, Option<NullBuffer>);
@@ -51,7 +53,7 @@ pub(crate) fn numbers<T: NativePType + arrow_buffer::ArrowNativeType>(
     Ok((numbers.into_buffer::<T>().into_arrow_scalar_buffer(), nulls))
 }
 
-/// Decodes dictionary codes, of any width.
+/// Decodes numbers of any width that are not negative: codes, lengths, ends.
 pub(crate) fn indexes(
     array: ArrayRef,
     ctx: &mut ExecutionCtx,
@@ -59,22 +61,38 @@ pub(crate) fn indexes(
     let row_count = array.len();
     let numbers = array.execute::<PrimitiveArray>(ctx)?;
     let nulls = nulls_of(PrimitiveArrayExt::validity(&numbers), row_count, ctx)?;
-    let indexes: Vec<u32> = match PrimitiveArrayExt::ptype(&numbers) {
-        PType::U8 => numbers
-            .into_buffer::<u8>()
-            .iter()
-            .map(|&v| v.into())
-            .collect(),
-        PType::U16 => numbers
-            .into_buffer::<u16>()
-            .iter()
-            .map(|&v| v.into())
-            .collect(),
-        PType::U32 => {
-            let codes = numbers.into_buffer::<u32>().into_arrow_scalar_buffer();
-            return Ok((codes, nulls));
-        }
-        ptype => vortex_error::vortex_bail!("dictionary codes of type {ptype}"),
+    let ptype = PrimitiveArrayExt::ptype(&numbers);
+    let indexes = match ptype {
+        PType::U32 => numbers.into_buffer::<u32>().into_arrow_scalar_buffer(),
+        _ if ptype.is_int() => match_each_integer_ptype!(ptype, |P| {
+            let numbers = numbers.into_buffer::<P>();
+            let indexes = numbers.iter().map(|&number| u32::try_from(number));
+            let indexes = indexes.collect::<Result<Vec<u32>, _>>();
+            indexes
+                .map_err(|_| vortex_err!("an index is negative or too large"))?
+                .into()
+        }),
+        _ => vortex_bail!("indexes of type {ptype}"),
     };
-    Ok((indexes.into(), nulls))
+    Ok((indexes, nulls))
+}
+
+/// What rows lie between by an array of the end of each, with the first one's beginning before
+/// them; at most so many are there.
+pub(crate) fn ends_of(
+    ends: &ArrayRef,
+    count: usize,
+    ctx: &mut ExecutionCtx,
+) -> VortexResult<Range<usize>> {
+    let mut end = |row: usize| {
+        let (end, _) = indexes(ends.slice(row..row + 1)?, ctx)?;
+        VortexResult::Ok(end[0] as usize)
+    };
+    vortex_ensure!(!ends.is_empty(), "the ends of rows are missing");
+    let all = end(0)?..end(ends.len() - 1)?;
+    vortex_ensure!(
+        all.start <= all.end && all.end <= count,
+        "rows lie outside of their node"
+    );
+    Ok(all)
 }

@@ -16,15 +16,17 @@ use vortex_array::dtype::{NativePType, PType};
 use vortex_array::validity::Validity;
 use vortex_array::{ArrayRef, ExecutionCtx};
 use vortex_error::VortexResult;
+use vortex_fsst::FSST;
 use vortex_onpair::OnPair;
 
 use crate::buffers::{Views, bools, indexes, nulls_of, numbers};
 use crate::codec;
 use crate::error::ColumnarError;
+use crate::joined::Joined;
 use crate::numeric::NumericColumn;
 use crate::types::ColumnType;
 use crate::value::Value;
-use crate::words;
+use crate::{symbols, words};
 
 /// Rows of one column, decoded.
 #[derive(Clone, Debug)]
@@ -216,9 +218,20 @@ where
         .map_err(|error| ColumnarError::corrupt(error.to_string()))
 }
 
-fn views(array: ArrayRef, ctx: &mut ExecutionCtx) -> VortexResult<Views> {
+/// The strings of an array that is decoded here, not by Vortex.
+fn joined(array: &ArrayRef, ctx: &mut ExecutionCtx) -> VortexResult<Option<Joined>> {
     if let Some(words) = array.as_opt::<OnPair>() {
-        return words::views(&words, ctx);
+        words::strings(&words, ctx)
+    } else if let Some(symbols) = array.as_opt::<FSST>() {
+        symbols::strings(&symbols, ctx)
+    } else {
+        Ok(None)
+    }
+}
+
+fn views(array: ArrayRef, ctx: &mut ExecutionCtx) -> VortexResult<Views> {
+    if let Some(strings) = joined(&array, ctx)? {
+        return Ok(strings.into_views());
     }
     let row_count = array.len();
     let parts = array.execute::<VarBinViewArray>(ctx)?.into_data_parts();
@@ -249,6 +262,9 @@ fn texts(array: ArrayRef, ctx: &mut ExecutionCtx) -> Result<StringViewArray, Col
         let codes = UInt32Array::from(vec![0; row_count]);
         (codec::guarded(|| array.slice(0..1))?, codes)
     } else {
+        if let Some(strings) = codec::guarded(|| joined(&array, ctx))? {
+            return strings.into_texts();
+        }
         let (views, buffers, nulls) = codec::guarded(|| views(array, ctx))?;
         return StringViewArray::try_new(views, buffers, nulls)
             .map_err(|error| ColumnarError::corrupt(error.to_string()));

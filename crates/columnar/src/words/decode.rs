@@ -1,4 +1,4 @@
-//! Decoding rows of OnPair: the words of their codes, end to end, and a view of each row.
+//! Decoding rows of OnPair: the words of their codes, end to end.
 //!
 //! A word is copied as sixteen bytes, whatever its length, and the next one goes over what is too
 //! much. The decoder that Vortex calls makes out for each code how near its word is to the end of
@@ -7,7 +7,7 @@
 //! be filled with zeros first. That takes 1.3 ns, and 0.8 where the words of many codes are laid
 //! out side by side before, which takes some 6 µs.
 
-use arrow_buffer::{Buffer as ArrowBuffer, ScalarBuffer};
+use arrow_buffer::ScalarBuffer;
 use vortex_array::arrays::PrimitiveArray;
 use vortex_array::arrays::primitive::PrimitiveArrayExt;
 use vortex_array::dtype::PType;
@@ -16,8 +16,8 @@ use vortex_buffer::Buffer;
 use vortex_error::{VortexResult, vortex_bail, vortex_ensure, vortex_err};
 use vortex_onpair::{OnPair, OnPairArrayExt, OnPairArraySlotsExt};
 
-use crate::buffers::{Views, indexes, nulls_of};
-use crate::byte_views::{INLINE_BYTES, view_of, view_of_short};
+use crate::buffers::{ends_of, indexes, nulls_of};
+use crate::joined::{Joined, MOST_BYTES};
 
 /// The longest word, in bytes.
 const WORD_BYTES: usize = 16;
@@ -84,22 +84,25 @@ fn append<'a>(
     Some(())
 }
 
-/// The rows of an array. Text is not validated.
-pub(crate) fn views(array: &ArrayView<'_, OnPair>, ctx: &mut ExecutionCtx) -> VortexResult<Views> {
+/// The rows of an array, if they have no more than [`MOST_BYTES`]. Text is not validated.
+pub(crate) fn strings(
+    array: &ArrayView<'_, OnPair>,
+    ctx: &mut ExecutionCtx,
+) -> VortexResult<Option<Joined>> {
     let row_count = array.len();
     let nulls = nulls_of(array.array_validity(), row_count, ctx)?;
-    if row_count == 0 {
-        return Ok((Vec::new().into(), Vec::new(), nulls));
-    }
     let codes = codes(array, ctx)?;
     let (lengths, _) = indexes(array.uncompressed_lengths().clone(), ctx)?;
     let total = lengths.iter().map(|&len| u64::from(len)).sum::<u64>();
     // What is allocated follows from the codes that are there.
     vortex_ensure!(
-        total <= (codes.len() * WORD_BYTES) as u64 && u32::try_from(total).is_ok(),
+        total <= (codes.len() * WORD_BYTES) as u64,
         "strings of {total} bytes are impossible for {} codes",
         codes.len()
     );
+    if total > MOST_BYTES {
+        return Ok(None);
+    }
     let mut bytes = Vec::with_capacity(total as usize + WORD_BYTES);
     let dictionary = Dictionary {
         bytes: array.data().dict_bytes(),
@@ -113,13 +116,16 @@ pub(crate) fn views(array: &ArrayView<'_, OnPair>, ctx: &mut ExecutionCtx) -> Vo
         "strings of {total} bytes have words of {}",
         bytes.len()
     );
-    let views = views_of(&lengths, &mut bytes);
-    Ok((views, vec![ArrowBuffer::from_vec(bytes)], nulls))
+    Ok(Some(Joined {
+        bytes,
+        lengths,
+        nulls,
+    }))
 }
 
 /// The codes of all rows.
 fn codes(array: &ArrayView<'_, OnPair>, ctx: &mut ExecutionCtx) -> VortexResult<Buffer<u16>> {
-    let of_rows = super::code_range(array)?;
+    let of_rows = ends_of(array.codes_offsets(), array.codes().len(), ctx)?;
     let codes = array
         .codes()
         .slice(of_rows)?
@@ -133,25 +139,6 @@ fn codes(array: &ArrayView<'_, OnPair>, ctx: &mut ExecutionCtx) -> VortexResult<
             .collect(),
         ptype => vortex_bail!("codes of words of type {ptype}"),
     })
-}
-
-/// The views of strings of these lengths that lie end to end in `bytes`, which are as many.
-fn views_of(lengths: &[u32], bytes: &mut Vec<u8>) -> ScalarBuffer<u128> {
-    let len = bytes.len();
-    // A short string is read as sixteen bytes.
-    bytes.resize(len + WORD_BYTES, 0);
-    let mut start = 0;
-    let views = lengths.iter().map(|&len| {
-        let at = start;
-        start += len as usize;
-        match bytes[at..].first_chunk() {
-            Some(&own) if len as usize <= INLINE_BYTES => view_of_short(own, len),
-            _ => view_of(&bytes[at..start], at as u32),
-        }
-    });
-    let views = views.collect::<Vec<_>>();
-    bytes.truncate(len);
-    views.into()
 }
 
 #[cfg(test)]
@@ -189,7 +176,9 @@ mod tests {
 
     fn decoded(array: &ArrayRef) -> VortexResult<Vec<Option<Vec<u8>>>> {
         let words = array.as_opt::<OnPair>().unwrap();
-        let (views, buffers, nulls) = views(&words, &mut codec::context())?;
+        let (views, buffers, nulls) = strings(&words, &mut codec::context())?
+            .unwrap()
+            .into_views();
         let rows = BinaryViewArray::try_new(views, buffers, nulls).unwrap();
         Ok(rows.iter().map(|row| row.map(<[u8]>::to_vec)).collect())
     }

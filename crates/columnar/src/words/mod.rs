@@ -27,7 +27,7 @@ use crate::buffers::indexes;
 use crate::codec;
 use crate::packed_numbers::Blocks;
 
-pub(crate) use decode::views;
+pub(crate) use decode::strings;
 
 /// OnPair where the values are bytes, see [`OnPairScheme`].
 #[derive(Copy, Clone, Debug)]
@@ -172,20 +172,6 @@ fn code_offsets(
         "the codes of a row lie outside of its node"
     );
     Ok(offsets)
-}
-
-/// The codes of all rows of an array.
-fn code_range(all: &ArrayView<'_, OnPair>) -> VortexResult<Range<usize>> {
-    let offset = |row: usize| {
-        let offset = all.codes_offsets().slice(row..row + 1)?;
-        indexes(offset, &mut codec::context()).map(|(offset, _)| offset[0] as usize)
-    };
-    let codes = offset(0)?..offset(all.len())?;
-    vortex_ensure!(
-        codes.start <= codes.end && codes.end <= all.codes().len(),
-        "the codes of a row lie outside of its node"
-    );
-    Ok(codes)
 }
 
 /// The codes of rows, counted from the first one that `offsets` tell of.

@@ -48,11 +48,13 @@ fn length(argument: &Column) -> Result<Column, VectorError> {
     let buffers: Vec<&[u8]> = (texts.data_buffers().iter())
         .map(|buffer| buffer.as_slice())
         .collect();
+    let are_plain = are_ascii(&buffers, texts.len());
     let characters = texts.views().iter().map(|&view| {
         let byte_count = view as u32;
         let inside = match byte_count as usize <= INLINE_BYTES {
             // The text follows its length; what is left of the view is zero.
             true => insides((view >> 32) as u64) + insides((view >> 96) as u64),
+            false if are_plain => 0,
             false => {
                 // Four bytes of it, then its buffer and its place there.
                 let (buffer, start) = ((view >> 64) as u32 as usize, (view >> 96) as usize);
@@ -62,6 +64,14 @@ fn length(argument: &Column) -> Result<Column, VectorError> {
         byte_count.wrapping_sub(inside as u32) as i32
     });
     Ok(lengths(characters.collect(), texts))
+}
+
+/// Whether buffers that are not much longer than so many texts have no other characters than
+/// ASCII's. Looking at a buffer is several times as fast as looking at each of its texts.
+fn are_ascii(buffers: &[&[u8]], text_count: usize) -> bool {
+    const BYTES_OF_A_TEXT: usize = 100;
+    let byte_count: usize = buffers.iter().map(|buffer| buffer.len()).sum();
+    byte_count <= text_count * BYTES_OF_A_TEXT && buffers.iter().all(|buffer| buffer.is_ascii())
 }
 
 /// Bytes that a view holds itself.
@@ -316,6 +326,12 @@ mod tests {
         for (row, text) in texts.iter().enumerate() {
             assert_eq!(lengths.value(row) as usize, text.chars().count());
         }
+        let plain: Vec<String> = (0..70).map(|len| "x".repeat(len)).collect();
+        let column = Column::Text(StringViewArray::from_iter_values(&plain));
+        let Ok(Column::Int32(lengths)) = length(&column) else {
+            panic!("lengths are integers");
+        };
+        assert!(lengths.values().iter().copied().eq(0..70));
     }
 
     #[test]
