@@ -64,17 +64,18 @@ pub(crate) fn indexes(
     let ptype = PrimitiveArrayExt::ptype(&numbers);
     let indexes = match ptype {
         PType::U32 => numbers.into_buffer::<u32>().into_arrow_scalar_buffer(),
-        _ if ptype.is_int() => match_each_integer_ptype!(ptype, |P| {
-            let numbers = numbers.into_buffer::<P>();
-            let indexes = numbers.iter().map(|&number| u32::try_from(number));
-            let indexes = indexes.collect::<Result<Vec<u32>, _>>();
-            indexes
-                .map_err(|_| vortex_err!("an index is negative or too large"))?
-                .into()
-        }),
+        _ if ptype.is_int() => {
+            match_each_integer_ptype!(ptype, |P| { unsigned(&numbers.into_buffer::<P>())?.into() })
+        }
         _ => vortex_bail!("indexes of type {ptype}"),
     };
     Ok((indexes, nulls))
+}
+
+fn unsigned<T: Copy + TryInto<u32>>(numbers: &[T]) -> VortexResult<Vec<u32>> {
+    let numbers = numbers.iter().map(|&number| number.try_into());
+    let numbers: Result<Vec<u32>, _> = numbers.collect();
+    numbers.map_err(|_| vortex_err!("an index is negative or too large"))
 }
 
 /// What rows lie between by an array of the end of each, with the first one's beginning before

@@ -7,13 +7,10 @@ use arrow_array::{
     Int16Array, Int32Array, Int64Array, PrimitiveArray as ArrowPrimitive, StringViewArray,
     UInt32Array, cast::AsArray, types::ArrowPrimitiveType,
 };
-use arrow_buffer::{BooleanBuffer, Buffer as ArrowBuffer, NullBuffer, ScalarBuffer};
-use vortex_array::arrays::bool::BoolArrayExt;
+use arrow_buffer::{Buffer as ArrowBuffer, NullBuffer, ScalarBuffer};
 use vortex_array::arrays::dict::DictArraySlotsExt;
-use vortex_array::arrays::primitive::PrimitiveArrayExt;
-use vortex_array::arrays::{BoolArray, Constant, Dict, PrimitiveArray, VarBinViewArray};
-use vortex_array::dtype::{NativePType, PType};
-use vortex_array::validity::Validity;
+use vortex_array::arrays::{Constant, Dict, VarBinViewArray};
+use vortex_array::dtype::NativePType;
 use vortex_array::{ArrayRef, ExecutionCtx};
 use vortex_error::VortexResult;
 use vortex_fsst::FSST;
