@@ -11,7 +11,12 @@ use crate::joined::{Joined, MOST_BYTES};
 /// The longest symbol, in bytes.
 const SYMBOL_BYTES: usize = 8;
 
-/// The rows of an array, if they have no more than [`MOST_BYTES`]. Text is not validated.
+/// The most codes that are decoded at once: the decoder takes memory for eight bytes each, which is
+/// given back afterwards.
+const MOST_CODES: usize = 1 << 20;
+
+/// The rows of an array, if they have no more than [`MOST_BYTES`] and [`MOST_CODES`]. Text is not
+/// validated.
 pub(crate) fn strings(
     array: &ArrayView<'_, FSST>,
     ctx: &mut ExecutionCtx,
@@ -22,13 +27,12 @@ pub(crate) fn strings(
     let total = lengths.iter().map(|&len| u64::from(len)).sum::<u64>();
     let of_rows = ends_of(array.codes_offsets(), array.codes_bytes().len(), ctx)?;
     let codes = &array.codes_bytes()[of_rows];
-    // The decoder takes memory for as many.
     vortex_ensure!(
         total <= (codes.len() * SYMBOL_BYTES) as u64,
         "strings of {total} bytes are impossible for {} codes",
         codes.len()
     );
-    if total > MOST_BYTES {
+    if total > MOST_BYTES || codes.len() > MOST_CODES {
         return Ok(None);
     }
     let mut bytes = array.decompressor().decompress(codes);
