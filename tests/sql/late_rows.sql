@@ -128,6 +128,39 @@ FETCH 1 FROM held;
 COMMIT;
 FETCH 2 FROM held;
 CLOSE held;
+-- Rows ahead of a scan are changed while it goes on, by later commands, which its snapshot does not see; some rows are read whole.
+CREATE FUNCTION changes(at int) RETURNS int LANGUAGE plpgsql AS $$
+BEGIN
+    IF at % 10 = 0 THEN DELETE FROM t WHERE id IN (at + 3, at + 40, at - 3, at - 40); UPDATE t SET b = 'ahead' WHERE id IN (at + 5, at - 5, at + 70); END IF;
+    RETURN at;
+END $$;
+CREATE FUNCTION ahead(query text) RETURNS TABLE (during text, afterwards text) LANGUAGE plpgsql AS $$
+BEGIN
+    during := ordered(query);
+    afterwards := ordered(query);
+    RETURN NEXT;
+END $$;
+BEGIN;
+SELECT * FROM ahead('SELECT id, b, e, changes(id) FROM t WHERE id BETWEEN 3000 AND 3300 ORDER BY id');
+SELECT * FROM ahead('SELECT id, b, e, changes(id) FROM t WHERE id BETWEEN 3200 AND 3500 ORDER BY id DESC');
+SELECT * FROM ahead('SELECT CASE id % 3 WHEN 0 THEN t::text WHEN 1 THEN e END, b, changes(id) FROM t WHERE id BETWEEN 3100 AND 3600 AND k > 0 ORDER BY id');
+SELECT * FROM ahead('SELECT x.id, y.b, y.k, changes(y.id) FROM t x JOIN t y ON y.id BETWEEN x.id AND x.id + 9 WHERE x.id BETWEEN 3350 AND 3450 ORDER BY x.id, y.id');
+CREATE FUNCTION loops() RETURNS text LANGUAGE plpgsql AS $$
+DECLARE one record; other record; digest text := '';
+BEGIN
+    FOR one IN SELECT * FROM t WHERE id BETWEEN 3700 AND 3900 ORDER BY id LOOP
+        UPDATE t SET e = 'loop' WHERE id = one.id + 1;
+        FOR other IN SELECT e, b FROM t WHERE id BETWEEN one.id - 2 AND one.id + 2 ORDER BY id LOOP
+            digest := md5(digest || one::text || other::text);
+        END LOOP;
+        IF one.id % 7 = 0 THEN DELETE FROM t WHERE id = one.id + 2; END IF;
+    END LOOP;
+    RETURN digest;
+END $$;
+SELECT loops();
+SELECT ordered('SELECT * FROM t WHERE id BETWEEN 3000 AND 4000 ORDER BY id');
+ROLLBACK;
+SELECT ordered('SELECT * FROM t WHERE id BETWEEN 3000 AND 4000 ORDER BY id');
 -- Prepared, over changes of the table.
 PREPARE p (int) AS SELECT * FROM t WHERE id = $1 AND k > 0;
 PREPARE q (int) AS SELECT e, c FROM t WHERE id BETWEEN $1 AND $1 + 20 AND b LIKE '%1%' ORDER BY id;

@@ -88,6 +88,7 @@ fn installed() -> Option<(&'static LateRows, &'static pg_sys::TupleTableSlotOps)
     Some((ROWS.get()?, CALLBACKS.get()?))
 }
 
+#[inline]
 fn is_late(slot: Slot<'_>) -> bool {
     // SAFETY: a valid slot.
     CALLBACKS
@@ -167,6 +168,22 @@ pub fn store(scan: LateScan, slot: Slot<'_>, number: u32, tid: Tid, table: Table
         // No tuple lies on a page now that this head would be of.
         (*buffer_slot).base.tupdata.t_data = table.raw().cast();
         (*raw).tts_ops = ours;
+    }
+    true
+}
+
+/// Puts another row of the same table under the same number into the slot, whose row is no longer
+/// read; `false` if the slot is not late.
+#[inline]
+pub fn go_on(slot: Slot<'_>, tid: Tid) -> bool {
+    if !is_late(slot) {
+        return false;
+    }
+    let raw = slot.raw();
+    // SAFETY: a valid late slot: [`store`] has set all else.
+    unsafe {
+        (*raw).tts_nvalid = 0;
+        (*raw).tts_tid = tid.raw();
     }
     true
 }

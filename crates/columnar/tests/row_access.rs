@@ -163,10 +163,17 @@ fn among_neighbours(
     random: &mut Random,
 ) {
     let mut state = RowState::default();
+    let at_first = access.kept(0, &mut state);
+    assert!(at_first.is_none(), "nothing is kept of {what} at first");
+    let mut kept = 0;
     let mut check = |row: usize| {
+        let expected = rows[row].as_ref().map(OwnedValue::as_value);
+        if let Some(value) = access.kept(row as u32, &mut state) {
+            assert!(same(value, expected), "row {row} of {what}, kept");
+            kept += 1;
+        }
         let value = access.value_among(row as u32, bytes, &mut state);
         let value = value.unwrap_or_else(|error| panic!("row {row} of {what}: {error}"));
-        let expected = rows[row].as_ref().map(OwnedValue::as_value);
         assert!(same(value, expected), "row {row} of {what} among others");
     };
     (0..rows.len()).for_each(&mut check);
@@ -180,6 +187,10 @@ fn among_neighbours(
             .rev()
             .step_by(1 + steps % 7)
             .for_each(&mut check);
+    }
+    match access.reads_ahead() {
+        true => assert!(kept > 0 || rows.len() < 10, "nothing was kept of {what}"),
+        false => assert_eq!(kept, 0, "{what} is read row by row"),
     }
 }
 
@@ -407,12 +418,17 @@ fn broken_off(ty: ColumnType, rows: &[Option<OwnedValue>], random: &mut Random) 
         let last = (first + random.below(80) as usize).min(rows.len());
         for (row, written) in rows.iter().enumerate().take(last).skip(first) {
             let read = catch_unwind(AssertUnwindSafe(|| {
+                let written = written.as_ref().map(OwnedValue::as_value);
+                let kept = access.kept(row as u32, &mut state);
+                if kept.is_some_and(|kept| !same(kept, written)) {
+                    return false;
+                }
                 let value = match row % 9 {
                     0 => access.value(row as u32, &source, &mut state),
                     _ => access.value_among(row as u32, &source, &mut state),
                 };
                 let value = value.unwrap_or_else(|error| panic!("row {row}: {error}"));
-                same(value, written.as_ref().map(OwnedValue::as_value))
+                same(value, written)
             }));
             match read {
                 Ok(is_same) => {

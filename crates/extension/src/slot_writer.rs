@@ -176,6 +176,16 @@ impl SlotWriter {
         shape.datums.start_some(&shape.layout, wanted);
     }
 
+    /// Begins another row after one that [`SlotWriter::begin_late`] has begun; `false` if none was.
+    #[inline]
+    pub fn begin_next(&mut self) -> bool {
+        let Some(shape) = &mut self.shape else {
+            return false;
+        };
+        shape.datums.start_next();
+        true
+    }
+
     /// Has `fill` read the wanted columns among these, and copies all of these into the slot's
     /// arrays. [`SlotWriter::begin_late`] comes before.
     pub fn fill_late(

@@ -2,7 +2,7 @@
 //!
 //! ```text
 //!   index_fetch_tuple ──┬── hot TID  ──▶ heap's fetch, RowFetches::keeps_hot or keeps_unseen
-//!                       └── cold TID ──▶ RowFetches::fetch
+//!                       └── cold TID ──▶ RowFetches::go_on, else RowFetches::fetch
 //! ```
 
 use pgrx::{pg_guard, pg_sys};
@@ -36,6 +36,10 @@ pub trait RowFetches: Sized + 'static {
 
     /// Whether a hot version that the snapshot does not see is to be returned nevertheless.
     fn keeps_unseen(slot: Slot<'_>, snapshot: Snapshot<'_>) -> bool;
+
+    /// Puts a cold row that the snapshot sees into the slot, which still stands for a row of the
+    /// same group; `false` if it must be [fetched](RowFetches::fetch).
+    fn go_on(state: &Self::State, row: RowNumber, snapshot: Snapshot<'_>, slot: Slot<'_>) -> bool;
 
     /// Stores a cold row in the slot, if the snapshot sees it. Otherwise `all_dead`, where it is
     /// wanted, is set if the row is dead to all; it is `false` before.
@@ -145,13 +149,16 @@ unsafe extern "C-unwind" fn index_fetch_tuple<F: RowFetches>(
             }
             return kept;
         };
-        late_slot::make_ready(Slot::from_raw(slot));
         *call_again = false;
         let mut all_dead = all_dead.as_mut();
         if let Some(all_dead) = &mut all_dead {
             **all_dead = false;
         }
         let (snapshot, slot) = (Snapshot::from_raw(snapshot), Slot::from_raw(slot));
+        if F::go_on(&fetch.state, row, snapshot, slot) {
+            return true;
+        }
+        late_slot::make_ready(slot);
         F::fetch(&mut fetch.state, table, row, snapshot, slot, all_dead)
     }
 }

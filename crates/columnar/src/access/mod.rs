@@ -363,13 +363,47 @@ impl RowAccess {
             };
             state.ahead.read(numbers, row, self.row_count, &mut reading);
         }
-        match (state.ahead.get(row), &self.root) {
-            (Some(bits), Root::Numeric(numeric)) => Ok(Some(Value::Numeric(Numeric::Small {
+        match state.ahead.get(row) {
+            Some(bits) => Ok(Some(self.of_bits(bits))),
+            None => self.stored(row, source, state),
+        }
+    }
+
+    /// The value of a row that [`value_among`](Self::value_among) has read along with a neighbour;
+    /// the outer `None`: it has not, and the row is to be read. Not of a column that shares its
+    /// strings with others.
+    #[inline]
+    pub fn kept<'a>(&'a self, row: u32, state: &'a mut RowState) -> Option<Option<Value<'a>>> {
+        if state.id != self.id || self.field.is_some() {
+            return None;
+        }
+        let value = match &self.root {
+            Root::Strings(_) if state.stretch.holds(row) => {
+                let value = state.stretch.value(row).ok()?;
+                state.last = Some(row);
+                return Some(value);
+            }
+            _ => self.of_bits(state.ahead.get(row)?),
+        };
+        state.last = Some(row);
+        Some(Some(value))
+    }
+
+    /// Whether [`value_among`](Self::value_among) reads rows ahead, which are
+    /// [kept](Self::kept) then.
+    pub fn reads_ahead(&self) -> bool {
+        self.field.is_none() && (self.has_stretches() || self.numbers().is_some())
+    }
+
+    /// The value that is made of the bits of a number, if [`numbers`](Self::numbers) has any.
+    #[inline]
+    fn of_bits(&self, bits: u64) -> Value<'static> {
+        match &self.root {
+            Root::Numeric(numeric) => Value::Numeric(Numeric::Small {
                 unscaled: (bits as i64).into(),
                 scale: numeric.scale,
-            }))),
-            (Some(bits), _) => Ok(Some(scalar_value(self.ty, bits))),
-            (None, _) => self.stored(row, source, state),
+            }),
+            _ => scalar_value(self.ty, bits),
         }
     }
 

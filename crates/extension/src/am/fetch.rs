@@ -18,6 +18,7 @@ use howdah_bridge::table::{LockMode, Table};
 use howdah_bridge::table_am::{Routine, RowFetches, set_fetches};
 use howdah_bridge::tid::{RowNumber, Tid};
 
+use super::late_rows::{self, Stored};
 use super::point_reader::{PointReader, fetch_placed};
 use super::serializable::announce;
 use super::{cold_rows, held_store, last_row};
@@ -42,6 +43,7 @@ struct FetchState {
     /// Whether [`announce`] was called for this scan.
     announced: bool,
     shown: RowsShown,
+    beside: RowsBeside,
 }
 
 /// Row groups of which a scan that only learns whether rows are visible remembers that they hide
@@ -80,6 +82,37 @@ impl RowsShown {
         }
         self.groups[self.next % GROUPS_SHOWN] = (rows.start, rows.end);
         self.next = (self.next + 1) % GROUPS_SHOWN;
+    }
+}
+
+/// Cold rows that a scan knows to be visible, beside the one that its slot stands for. The slot
+/// goes on to them without the reader, as long as the scan asks for the same slot under the same
+/// snapshot and nothing else was put there. By default there are none.
+#[derive(Clone, Copy, Default)]
+struct RowsBeside {
+    slot: usize,
+    seen_by: (usize, u32),
+    /// The first row, and one past the last one.
+    rows: (u64, u64),
+    /// The first row's position in its group.
+    first_position: u32,
+    stored: Stored,
+}
+
+impl RowsBeside {
+    #[inline]
+    fn go_on(&self, row: RowNumber, snapshot: Snapshot<'_>, slot: Slot<'_>) -> bool {
+        let (first, end) = self.rows;
+        if !(first..end).contains(&row.0)
+            || self.slot != slot.address()
+            || self.seen_by != snapshot.name()
+            || pending_groups::any()
+            || moved::is_wanted(snapshot)
+        {
+            return false;
+        }
+        let position = self.first_position + (row.0 - first) as u32;
+        late_rows::go_on(self.stored, slot, position, row.tid())
     }
 }
 
@@ -161,6 +194,11 @@ impl RowFetches for TwoSides {
         constraint_checks::was_left_hot(slot, snapshot)
     }
 
+    #[inline]
+    fn go_on(state: &FetchState, row: RowNumber, snapshot: Snapshot<'_>, slot: Slot<'_>) -> bool {
+        state.beside.go_on(row, snapshot, slot)
+    }
+
     fn fetch(
         state: &mut FetchState,
         table: Table<'_>,
@@ -220,6 +258,15 @@ impl RowFetches for TwoSides {
             }
             if let Some(rows) = reader.rows_shown(snapshot) {
                 state.shown.add(rows, slot, snapshot);
+            }
+            if let Some(beside) = reader.beside(row, snapshot) {
+                state.beside = RowsBeside {
+                    slot: slot.address(),
+                    seen_by: snapshot.name(),
+                    rows: (beside.rows.start, beside.rows.end),
+                    first_position: beside.first_position,
+                    stored: beside.stored,
+                };
             }
         } else if let Some(all_dead) = all_dead {
             *all_dead = reader.is_dead_to_all(table);

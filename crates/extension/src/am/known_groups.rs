@@ -22,7 +22,7 @@ use howdah_bridge::tid::RowNumber;
 use crate::store::directory::GroupEntry;
 use crate::store::group_access::GroupAccess;
 use crate::store::row_set::RowSet;
-use crate::store::visibility::Hidden;
+use crate::store::visibility::{Hidden, surely_shown_from};
 
 /// Identifies an MVCC snapshot: its address and curcid.
 pub type Seen = (usize, u32);
@@ -114,6 +114,26 @@ impl KnownGroup {
     }
 }
 
+/// Rows on either side of one that are looked at for hidden ones.
+const MOST_AROUND: u32 = 64;
+
+impl KnownGroup {
+    /// Rows that are known not to be hidden, around one that is not: none but that one if little is
+    /// known of the group.
+    fn shown_around(&self, position: u32) -> Range<u32> {
+        let end = self.entry.row_count;
+        if self.entry.flags.are_clear() {
+            return 0..end;
+        }
+        let is_shown = |at: &u32| self.hides(*at) == Some(Hidden::No);
+        let next = position.saturating_add(1);
+        let after = (next..end).take(MOST_AROUND as usize).take_while(is_shown);
+        let before = (0..position).rev().take(MOST_AROUND as usize);
+        let before = before.take_while(is_shown).count() as u32;
+        position - before..next + after.count() as u32
+    }
+}
+
 /// The groups that a scan has used, under one snapshot.
 #[derive(Default)]
 pub struct KnownGroups {
@@ -162,6 +182,22 @@ impl KnownGroups {
         let is_plain = self.seen_by == seen_by && entry.flags.are_clear();
         let first = entry.first_row.0;
         is_plain.then(|| first..first + u64::from(entry.row_count))
+    }
+
+    /// Rows that are known not to be hidden, around one that is not, by position, if this snapshot
+    /// was asked for and that row's group was found last; and the first row of the group.
+    pub fn shown_around(&self, row: RowNumber, seen_by: Seen) -> Option<(RowNumber, Range<u32>)> {
+        let known = self
+            .groups
+            .get(self.at)
+            .filter(|_| self.seen_by == seen_by)?;
+        let position = known.entry.position_of(row)?;
+        let mut around = known.shown_around(position);
+        if around.len() == 1 {
+            let rows = surely_shown_from(known.file, &known.entry, position, MOST_AROUND);
+            around.end = around.end.max(position.saturating_add(rows));
+        }
+        Some((known.entry.first_row, around))
     }
 
     /// The group that was found last.
@@ -348,6 +384,34 @@ mod tests {
             .note(910..1_000, RowSet::with_bound(90), Hidden::No);
         assert_eq!(group.hides(999), Some(Hidden::No));
         assert_eq!(group.hides(175), None, "forgotten");
+    }
+
+    #[test]
+    fn rows_around_one_are_shown_up_to_the_next_hidden_ones() {
+        let mut of_clear_flags = group(0, 1_000);
+        of_clear_flags.entry.flags = GroupFlags::default();
+        assert_eq!(of_clear_flags.shown_around(700), 0..1_000);
+        let mut group = group(0, 1_000);
+        group.entry.flags = GroupFlags::ROW_MARKS;
+        assert_eq!(group.shown_around(700), 700..701, "nothing is known");
+        let mut hidden = RowSet::with_bound(1_000);
+        for at in [695, 710, 990] {
+            hidden.insert(at);
+        }
+        group.hidden = Some((hidden, Hidden::ForNow));
+        assert_eq!(group.shown_around(700), 696..710);
+        assert_eq!(group.shown_around(999), 991..1_000);
+        assert_eq!(
+            group.shown_around(500),
+            500 - MOST_AROUND..501 + MOST_AROUND
+        );
+        assert_eq!(group.shown_around(0), 0..1 + MOST_AROUND);
+        group.hidden = None;
+        let mut hidden = RowSet::with_bound(100);
+        hidden.insert(20);
+        group.among.note(600..700, hidden, Hidden::ForNow);
+        assert_eq!(group.shown_around(610), 600..620);
+        assert_eq!(group.shown_around(699), 699 - MOST_AROUND..700);
     }
 
     #[test]

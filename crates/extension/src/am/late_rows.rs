@@ -38,6 +38,8 @@ struct Place {
     /// Which columns are read.
     wanted: Rc<[bool]>,
     row: Option<LateRow>,
+    /// How many rows were [stored](store).
+    stored: u64,
     writer: SlotWriter,
 }
 
@@ -79,6 +81,7 @@ pub(super) fn place_for(scan: LateScan, slot: Slot<'_>, wanted: &Rc<[bool]>) -> 
                     slot: 0,
                     wanted: Rc::clone(wanted),
                     row: None,
+                    stored: 0,
                     writer: SlotWriter::lasting(),
                 });
                 places.len() - 1
@@ -95,17 +98,54 @@ pub(super) fn place_for(scan: LateScan, slot: Slot<'_>, wanted: &Rc<[bool]>) -> 
     })
 }
 
-/// Puts a row into the slot that has this place; `false` if the slot cannot take it.
-pub(super) fn store(at: LatePlace, slot: Slot<'_>, table: Table<'_>, row: LateRow) -> bool {
+/// What [`go_on`] goes on from: a row that was stored in a place. By default there is none.
+#[derive(Clone, Copy, Default)]
+pub(super) struct Stored {
+    number: u32,
+    /// Counted from 1 on.
+    nth: u64,
+}
+
+/// Puts a row into the slot that has this place; `None` if the slot cannot take it.
+pub(super) fn store(
+    at: LatePlace,
+    slot: Slot<'_>,
+    table: Table<'_>,
+    row: LateRow,
+) -> Option<Stored> {
     if !late_slot::store(at.scan, slot, at.number, row.tid, table) {
-        return false;
+        return None;
     }
-    PLACES.with_borrow_mut(|places| {
+    let nth = PLACES.with_borrow_mut(|places| {
         let place = &mut places[at.number as usize];
         place.writer.begin_late(slot.descriptor(), &place.wanted);
         place.row = Some(row);
+        place.stored += 1;
+        place.stored
     });
-    true
+    let number = at.number;
+    Some(Stored { number, nth })
+}
+
+/// Puts another row of the same group into the slot; `false` if the slot does not stand for the row
+/// that was stored, or one that this has put there, any more.
+#[inline]
+pub(super) fn go_on(from: Stored, slot: Slot<'_>, position: u32, tid: Tid) -> bool {
+    PLACES.with_borrow_mut(|places| {
+        let place = places.get_mut(from.number as usize);
+        let Some(place) = place.filter(|it| it.stored == from.nth && it.slot == slot.address())
+        else {
+            return false;
+        };
+        let Some(row) = &mut place.row else {
+            return false;
+        };
+        if !late_slot::go_on(slot, tid) || !place.writer.begin_next() {
+            return false;
+        }
+        (row.position, row.tid) = (position, tid);
+        true
+    })
 }
 
 fn fill(place: u32, slot: Slot<'_>, table: Table<'_>, from: usize, to: usize) {

@@ -24,7 +24,7 @@ use pgrx::PgSqlErrorCode;
 
 use super::held_store;
 use super::known_groups::{Among, KnownGroup, KnownGroups};
-use super::late_rows::{self, LatePlace, LateRow};
+use super::late_rows::{self, LatePlace, LateRow, Stored};
 use crate::errors::{ColdError, or_raise, refuse};
 use crate::slot_writer::write_single;
 use crate::store::directory::{self, GroupEntry, GroupFlags, GroupState};
@@ -61,6 +61,16 @@ pub struct PointReader {
     unseen: u32,
     /// The place of rows that are put together when they are read, if the slot's may be.
     late: Option<LatePlace>,
+    /// The row that was fetched last, if it is such a row.
+    stored: Option<Stored>,
+}
+
+/// Rows of one group that a snapshot sees, and to which a slot may go on ([`late_rows::go_on`]).
+pub(super) struct Beside {
+    pub stored: Stored,
+    pub rows: Range<u64>,
+    /// The position of the first one in the group.
+    pub first_position: u32,
 }
 
 /// The number of rows of a group whose marks are looked up one by one before all its marks are
@@ -109,6 +119,7 @@ impl PointReader {
             is_nowhere: false,
             unseen: 0,
             late: None,
+            stored: None,
         }
     }
 
@@ -150,6 +161,19 @@ impl PointReader {
     pub fn rows_shown(&self, snapshot: Snapshot<'_>) -> Option<Range<u64>> {
         let is_asked = self.leaves_slot && snapshot.is_mvcc();
         is_asked.then(|| self.groups.rows_shown(snapshot.name()))?
+    }
+
+    /// Rows beside the one that was fetched last, this one among them, if the slot only stands for
+    /// it.
+    pub(super) fn beside(&self, row: RowNumber, snapshot: Snapshot<'_>) -> Option<Beside> {
+        let stored = self.stored?;
+        let (first, around) = self.groups.shown_around(row, snapshot.name())?;
+        let number = |position: u32| first.0 + u64::from(position);
+        Some(Beside {
+            stored,
+            rows: number(around.start)..number(around.end),
+            first_position: around.start,
+        })
     }
 
     /// Whether the reader's own slot is written to again.
@@ -309,7 +333,7 @@ impl PointReader {
         snapshot: Snapshot<'_>,
         slot: Slot<'_>,
     ) -> bool {
-        (self.hidden, self.is_nowhere) = (None, false);
+        (self.hidden, self.is_nowhere, self.stored) = (None, false, None);
         if !moved::is_wanted(snapshot)
             && let Some(found) = self.fetch_near(table, row, snapshot, slot)
         {
@@ -373,7 +397,10 @@ impl PointReader {
             tid,
             origin,
         };
-        if (self.late).is_some_and(|late| late_rows::store(late, slot, table, row())) {
+        self.stored = self
+            .late
+            .and_then(|late| late_rows::store(late, slot, table, row()));
+        if self.stored.is_some() {
             return Some(true);
         }
         let is_next = self.note_written();
@@ -444,7 +471,8 @@ impl PointReader {
                 tid,
                 origin,
             };
-            if late_rows::store(late, slot, table, row) {
+            self.stored = late_rows::store(late, slot, table, row);
+            if self.stored.is_some() {
                 return true;
             }
         }

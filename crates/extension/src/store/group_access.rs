@@ -267,11 +267,19 @@ impl GroupAccess {
         wanted: &[usize],
         out: &mut RowDatums,
     ) -> Result<(), ColdError> {
-        let bytes = self.bytes(store);
         let (nearness, is_beside) = {
             let mut lanes = self.lanes.borrow_mut();
             (lanes.note(position), lanes.is_beside())
         };
+        let kept = match is_beside {
+            true => self.fill_kept(position, nearness, layout, wanted, out),
+            false => 0,
+        };
+        let wanted = &wanted[kept..];
+        if wanted.is_empty() {
+            return Ok(());
+        }
+        let bytes = self.bytes(store);
         let ahead = match (pages_are_cold(), nearness) {
             (true, _) => Some(Ahead::Disk),
             (false, Nearness::Near | Nearness::InLane(_)) if is_beside => None,
@@ -319,6 +327,44 @@ impl GroupAccess {
         }
         group_cache::trim();
         Ok(())
+    }
+
+    /// Writes the values that were read along with those of a neighbour, up to the first one that
+    /// was not; returns how many these are.
+    #[inline]
+    fn fill_kept(
+        &self,
+        position: u32,
+        nearness: Nearness,
+        layout: &TableLayout,
+        wanted: &[usize],
+        out: &mut RowDatums,
+    ) -> usize {
+        let mut put = |column: usize, state: &mut RowState, access: &RowAccess| {
+            match access.kept(position, state) {
+                None => return false,
+                Some(None) => out.set_null(column),
+                Some(Some(value)) => out.put(column, value, &layout.attributes[column]),
+            }
+            true
+        };
+        let mut is_kept = |&column: &usize| {
+            let known = self.columns.get(column).and_then(OnceCell::get);
+            let Some(known) = known.filter(|_| !layout.attributes[column].dropped) else {
+                return false;
+            };
+            match nearness {
+                Nearness::Far => false,
+                Nearness::Near => (known.state.try_borrow_mut())
+                    .is_ok_and(|mut state| put(column, &mut state, &known.access)),
+                Nearness::InLane(lane) => (known.lanes.try_borrow_mut()).is_ok_and(|mut lanes| {
+                    let state = lanes.get_mut(lane);
+                    state.is_some_and(|state| put(column, state, &known.access))
+                }),
+            }
+        };
+        let kept = wanted.iter().position(|column| !is_kept(column));
+        kept.unwrap_or(wanted.len())
     }
 
     /// Drops the blocks that were decoded; not those of a column that is being read, as by an
@@ -434,7 +480,7 @@ impl GroupAccess {
                 .stored_among(position, bytes, &mut lanes[lane])?;
             let result = look(own.of_stored(stored)?);
             drop(lanes);
-            if position.is_multiple_of(COUNTED_AGAIN_AFTER) {
+            if column.access.reads_ahead() || position.is_multiple_of(COUNTED_AGAIN_AFTER) {
                 column.count_with_lanes(&state, &self.memory);
             }
             return Ok(result);
@@ -453,9 +499,10 @@ impl GroupAccess {
             }
         };
         let result = look(own.of_stored(stored)?);
-        // Each read leaves about the same amount.
+        // Each read leaves about the same amount. Those that read ahead are few.
         let again_after = match nearness {
             Nearness::Far => COUNTED_AGAIN_AFTER_FAR,
+            Nearness::Near if column.access.reads_ahead() => 1,
             Nearness::Near | Nearness::InLane(_) => COUNTED_AGAIN_AFTER,
         };
         if column.counted_bytes.get() == 0 || position.is_multiple_of(again_after) {

@@ -470,6 +470,12 @@ impl RowDatums {
         self.some = Some(SomeColumns { wanted, read });
     }
 
+    /// Does the same before another row of the same columns.
+    #[inline]
+    pub fn start_next(&mut self) {
+        self.arena.clear();
+    }
+
     /// The columns that [`start_some`](RowDatums::start_some) has found wanted, ascending. An own
     /// reference to them: an error that leaves a row half written must not leave them out.
     #[inline]

@@ -265,6 +265,15 @@ pub fn is_surely_shown(file: StoreId, entry: &GroupEntry, row: RowNumber) -> boo
         && ask::is_surely_unmarked(file, entry, row)
 }
 
+/// How many rows from this position on are known to have no mark, and not to be younger than their
+/// group: at most so many.
+pub fn surely_shown_from(file: StoreId, entry: &GroupEntry, position: u32, most: u32) -> u32 {
+    match entry.flags.contain(GroupFlags::RECENT_INSERTS) || memory::any() {
+        true => 0,
+        false => ask::surely_unmarked_from(file, entry, position, most),
+    }
+}
+
 /// Whether a reader must look for a mark of the row, of its own or in a deletion vector.
 pub fn may_be_hidden(store: &ColdStore, entry: &GroupEntry, row: RowNumber) -> bool {
     ask::may_have_mark(store, entry, row, true)

@@ -5,6 +5,7 @@
 //!               hidden_row                        of a group that is known to be visible
 //!               is_surely_shown, is_surely_hidden   without a look at the store, where possible
 //!   by range    hidden_range                      rows beside each other
+//!               surely_shown_from                 without a look at the store, where possible
 //!   by group    rows_not_seen, hidden_group       all rows of a group
 //!               count_hidden                      about how many, for the planner
 //!   by status   group_status, row_status          as HeapTupleSatisfiesVacuum, for maintenance
@@ -40,7 +41,7 @@ pub use count::count_hidden;
 pub use group::rows_not_seen;
 pub use hidden::{
     Hidden, hidden_group, hidden_range, hidden_row, hidden_rows, hides_row, is_all_hidden,
-    is_surely_shown, may_be_hidden, note_unseen_changes,
+    is_surely_shown, may_be_hidden, note_unseen_changes, surely_shown_from,
 };
 pub use row::{is_surely_hidden, sees_row, sees_row_somewhere};
 pub use row_status::{RowStatus, row_status};

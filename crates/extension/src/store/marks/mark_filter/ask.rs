@@ -78,6 +78,22 @@ pub(in crate::store) fn is_surely_unmarked(
     shared.may_have(&name, position_of(entry, row), now()) == Some(false)
 }
 
+/// How many rows from this position on, at most so many, are known to have no mark.
+pub(in crate::store) fn surely_unmarked_from(
+    file: StoreId,
+    entry: &GroupEntry,
+    position: u32,
+    most: u32,
+) -> u32 {
+    let Some(shared) = MARK_FILTER.get() else {
+        return 0;
+    };
+    let name = Name::in_file(file, entry.group());
+    let end = position.saturating_add(most).min(entry.row_count);
+    fence(Ordering::SeqCst);
+    shared.unmarked_among(&name, position..end, now())
+}
+
 /// Counts a look-up in the index; returns whether there were enough of them.
 fn count_look(name: Name) -> bool {
     let enough = match settings::force_cold() {

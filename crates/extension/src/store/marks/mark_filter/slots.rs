@@ -3,6 +3,7 @@
 //! Locks: none. A reader compares `version` before and after it reads a bit. A bit that is set for
 //! a group that has just lost its slot does no harm to the next group.
 
+use std::ops::Range;
 use std::sync::atomic::{AtomicI64, AtomicU64, Ordering, fence};
 
 use howdah_bridge::shared_memory::{Area, Shareable};
@@ -100,6 +101,25 @@ impl Slot {
         let is_set = word.load(Ordering::Acquire) >> (position % 64) & 1 == 1;
         fence(Ordering::Acquire);
         (!too_old && self.version.load(Ordering::Relaxed) == version).then_some(is_set)
+    }
+
+    /// How many of these rows, from the first one on, have no mark; `None` if the slot cannot tell.
+    fn unmarked_among(&self, name: &Name, positions: Range<u32>, now: i64) -> Option<u32> {
+        let version = self.version.load(Ordering::Acquire);
+        if State::of(version) != State::Valid || !self.is_of(name) {
+            return None;
+        }
+        let too_old = now - self.made.load(Ordering::Relaxed) > EXPIRES_AFTER;
+        if u64::from(positions.end) > self.rows.load(Ordering::Relaxed) {
+            return None;
+        }
+        let is_unmarked = |position: &u32| {
+            let word = self.bits.get(*position as usize / 64);
+            word.is_some_and(|word| word.load(Ordering::Acquire) >> (position % 64) & 1 == 0)
+        };
+        let count = positions.take_while(is_unmarked).count() as u32;
+        fence(Ordering::Acquire);
+        (!too_old && self.version.load(Ordering::Relaxed) == version).then_some(count)
     }
 
     /// Whether a slot of the group can be used, or soon will be.
@@ -208,6 +228,13 @@ impl Shared {
     pub(super) fn may_have(&self, name: &Name, position: u32, now: i64) -> Option<bool> {
         self.slots_of(name)
             .find_map(|slot| slot.may_have(name, position, now))
+    }
+
+    /// How many of these rows, from the first one on, are known to have no mark.
+    pub(super) fn unmarked_among(&self, name: &Name, positions: Range<u32>, now: i64) -> u32 {
+        self.slots_of(name)
+            .find_map(|slot| slot.unmarked_among(name, positions.clone(), now))
+            .unwrap_or(0)
     }
 }
 

@@ -41,6 +41,34 @@ fn only_valid_slots_speak() {
     assert_eq!(shared.may_have(&name(1), 3, 0), None);
 }
 
+#[test]
+fn rows_beside_each_other_are_unmarked_up_to_the_first_marked_one() {
+    let shared = zeroed::<Shared>();
+    assert_eq!(shared.unmarked_among(&name(0), 0..64, 0), 0, "no slot");
+    assert!(make(&shared, 0, &[3, 70], 0));
+    let counts = [0..64, 3..64, 4..64, 4..100, 69..70, 71..ROWS].map(|positions| {
+        let expected = positions
+            .clone()
+            .find(|position| [3, 70].contains(position));
+        let expected = expected.unwrap_or(positions.end) - positions.start;
+        (shared.unmarked_among(&name(0), positions, 0), expected)
+    });
+    counts
+        .iter()
+        .for_each(|(found, expected)| assert_eq!(found, expected));
+    assert_eq!(
+        shared.unmarked_among(&name(0), 71..ROWS + 1, 0),
+        0,
+        "behind the group"
+    );
+    assert_eq!(
+        shared.unmarked_among(&name(1), 0..64, 0),
+        0,
+        "another group"
+    );
+    assert_eq!(shared.unmarked_among(&name(0), 0..64, EXPIRES_AFTER + 1), 0);
+}
+
 /// Groups of 131,072 rows are 512 blocks of 256 row numbers apart.
 #[test]
 fn groups_of_one_table_get_slots_beside_each_other() {
