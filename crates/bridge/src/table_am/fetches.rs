@@ -39,7 +39,12 @@ pub trait RowFetches: Sized + 'static {
 
     /// Puts a cold row that the snapshot sees into the slot, which still stands for a row of the
     /// same group; `false` if it must be [fetched](RowFetches::fetch).
-    fn go_on(state: &Self::State, row: RowNumber, snapshot: Snapshot<'_>, slot: Slot<'_>) -> bool;
+    fn go_on(
+        state: &mut Self::State,
+        row: RowNumber,
+        snapshot: Snapshot<'_>,
+        slot: Slot<'_>,
+    ) -> bool;
 
     /// Stores a cold row in the slot, if the snapshot sees it. Otherwise `all_dead`, where it is
     /// wanted, is set if the row is dead to all; it is `false` before.
@@ -155,7 +160,7 @@ unsafe extern "C-unwind" fn index_fetch_tuple<F: RowFetches>(
             **all_dead = false;
         }
         let (snapshot, slot) = (Snapshot::from_raw(snapshot), Slot::from_raw(slot));
-        if F::go_on(&fetch.state, row, snapshot, slot) {
+        if F::go_on(&mut fetch.state, row, snapshot, slot) {
             return true;
         }
         late_slot::make_ready(slot);

@@ -19,7 +19,7 @@ use howdah_bridge::table_am::{Routine, RowFetches, set_fetches};
 use howdah_bridge::tid::{RowNumber, Tid};
 
 use super::late_rows::{self, Stored};
-use super::point_reader::{PointReader, fetch_placed};
+use super::point_reader::{Ahead, PointReader, SlotIs, fetch_placed};
 use super::serializable::announce;
 use super::{cold_rows, held_store, last_row};
 use crate::errors::or_raise;
@@ -42,24 +42,25 @@ struct FetchState {
     reader: u64,
     /// Whether [`announce`] was called for this scan.
     announced: bool,
+    /// The cold row that was found last.
+    last: u64,
     shown: RowsShown,
     beside: RowsBeside,
 }
 
-/// Row groups of which a scan that only learns whether rows are visible remembers that they hide
-/// no row.
-const GROUPS_SHOWN: usize = 16;
+/// Ranges of rows that a scan that only learns whether rows are visible remembers.
+const RANGES_SHOWN: usize = 16;
 
-/// Cold rows that an index-only scan knows to be visible: those of some row groups that hide none.
-/// What the scan asks is answered from here as long as it asks for the same slot under the same
-/// snapshot. By default none are known.
+/// Cold rows that an index-only scan knows to be visible: those of row groups that hide none, and
+/// some beside each other of others. What the scan asks is answered from here as long as it asks
+/// for the same slot under the same snapshot. By default none are known.
 #[derive(Clone, Copy, Default)]
 struct RowsShown {
     slot: usize,
     seen_by: (usize, u32),
-    /// The first row of each group, and one past its last one.
-    groups: [(u64, u64); GROUPS_SHOWN],
-    /// The place of the next group.
+    /// The first row of each range, and one past its last one.
+    ranges: [(u64, u64); RANGES_SHOWN],
+    /// The place of the next range.
     next: usize,
 }
 
@@ -68,20 +69,20 @@ impl RowsShown {
     fn has(&self, row: RowNumber, slot: Slot<'_>, snapshot: Snapshot<'_>) -> bool {
         let is_in = |&(first, end): &(u64, u64)| (first..end).contains(&row.0);
         self.slot == slot.address()
-            && self.groups.iter().any(is_in)
+            && self.ranges.iter().any(is_in)
             && self.seen_by == snapshot.name()
             && !pending_groups::any()
             && !moved::is_wanted(snapshot)
     }
 
-    /// Adds the rows of a group; those of the oldest one give their place.
+    /// Adds some rows; the oldest ones give their place.
     fn add(&mut self, rows: Range<u64>, slot: Slot<'_>, snapshot: Snapshot<'_>) {
         if (self.slot, self.seen_by) != (slot.address(), snapshot.name()) {
-            self.groups = [(0, 0); GROUPS_SHOWN];
+            self.ranges = [(0, 0); RANGES_SHOWN];
             (self.slot, self.seen_by) = (slot.address(), snapshot.name());
         }
-        self.groups[self.next % GROUPS_SHOWN] = (rows.start, rows.end);
-        self.next = (self.next + 1) % GROUPS_SHOWN;
+        self.ranges[self.next % RANGES_SHOWN] = (rows.start, rows.end);
+        self.next = (self.next + 1) % RANGES_SHOWN;
     }
 }
 
@@ -113,6 +114,24 @@ impl RowsBeside {
         }
         let position = self.first_position + (row.0 - first) as u32;
         late_rows::go_on(self.stored, slot, position, row.tid())
+    }
+}
+
+impl FetchState {
+    /// Remembers rows that the scan knows to be visible.
+    fn note(&mut self, ahead: Ahead, snapshot: Snapshot<'_>, slot: Slot<'_>) {
+        match ahead.slot_is {
+            SlotIs::Left => self.shown.add(ahead.rows, slot, snapshot),
+            SlotIs::Late(stored) => {
+                self.beside = RowsBeside {
+                    slot: slot.address(),
+                    seen_by: snapshot.name(),
+                    rows: (ahead.rows.start, ahead.rows.end),
+                    first_position: ahead.first_position,
+                    stored,
+                };
+            }
+        }
     }
 }
 
@@ -195,8 +214,17 @@ impl RowFetches for TwoSides {
     }
 
     #[inline]
-    fn go_on(state: &FetchState, row: RowNumber, snapshot: Snapshot<'_>, slot: Slot<'_>) -> bool {
-        state.beside.go_on(row, snapshot, slot)
+    fn go_on(
+        state: &mut FetchState,
+        row: RowNumber,
+        snapshot: Snapshot<'_>,
+        slot: Slot<'_>,
+    ) -> bool {
+        let has_gone = state.beside.go_on(row, snapshot, slot);
+        if has_gone {
+            state.last = row.0;
+        }
+        has_gone
     }
 
     fn fetch(
@@ -232,6 +260,7 @@ impl RowFetches for TwoSides {
             return false;
         }
         if state.shown.has(row, slot, snapshot) {
+            state.last = row.0;
             slot.clear();
             return true;
         }
@@ -256,17 +285,9 @@ impl RowFetches for TwoSides {
             if reader.reads_whole_rows() {
                 last_row::remember(slot);
             }
-            if let Some(rows) = reader.rows_shown(snapshot) {
-                state.shown.add(rows, slot, snapshot);
-            }
-            if let Some(beside) = reader.beside(row, snapshot) {
-                state.beside = RowsBeside {
-                    slot: slot.address(),
-                    seen_by: snapshot.name(),
-                    rows: (beside.rows.start, beside.rows.end),
-                    first_position: beside.first_position,
-                    stored: beside.stored,
-                };
+            let before = RowNumber(std::mem::replace(&mut state.last, row.0));
+            if let Some(ahead) = reader.ahead(row, before, snapshot) {
+                state.note(ahead, snapshot, slot);
             }
         } else if let Some(all_dead) = all_dead {
             *all_dead = reader.is_dead_to_all(table);

@@ -22,7 +22,7 @@ use howdah_bridge::tid::RowNumber;
 use crate::store::directory::GroupEntry;
 use crate::store::group_access::GroupAccess;
 use crate::store::row_set::RowSet;
-use crate::store::visibility::{Hidden, surely_shown_from};
+use crate::store::visibility::Hidden;
 
 /// Identifies an MVCC snapshot: its address and curcid.
 pub type Seen = (usize, u32);
@@ -114,23 +114,31 @@ impl KnownGroup {
     }
 }
 
-/// Rows on either side of one that are looked at for hidden ones.
-const MOST_AROUND: u32 = 64;
+/// A scan that goes from one row to another that is so near probably goes on in that direction.
+pub const STEP_ROWS: u64 = 16;
+/// So many rows ahead are looked at for hidden ones then.
+pub const ROWS_AHEAD: u32 = 64;
 
 impl KnownGroup {
-    /// Rows that are known not to be hidden, around one that is not: none but that one if little is
-    /// known of the group.
-    fn shown_around(&self, position: u32) -> Range<u32> {
+    /// Rows that are known not to be hidden: one that is not, and some that a scan that comes from
+    /// the row `before` may fetch next.
+    pub fn shown_ahead(&self, position: u32, before: RowNumber) -> Range<u32> {
         let end = self.entry.row_count;
         if self.entry.flags.are_clear() {
             return 0..end;
         }
-        let is_shown = |at: &u32| self.hides(*at) == Some(Hidden::No);
+        let row = self.entry.first_row.0 + u64::from(position);
         let next = position.saturating_add(1);
-        let after = (next..end).take(MOST_AROUND as usize).take_while(is_shown);
-        let before = (0..position).rev().take(MOST_AROUND as usize);
-        let before = before.take_while(is_shown).count() as u32;
-        position - before..next + after.count() as u32
+        if row.abs_diff(before.0) > STEP_ROWS {
+            return position..next;
+        }
+        let is_shown = |at: &u32| self.hides(*at) == Some(Hidden::No);
+        if row < before.0 {
+            let ahead = (0..position).rev().take(ROWS_AHEAD as usize);
+            return position - ahead.take_while(is_shown).count() as u32..next;
+        }
+        let ahead = (next..end).take(ROWS_AHEAD as usize);
+        position..next + ahead.take_while(is_shown).count() as u32
     }
 }
 
@@ -175,29 +183,9 @@ impl KnownGroups {
         self.unseen = rows;
     }
 
-    /// The rows of the group that was found last, if it is known under this snapshot and none of
-    /// its rows is hidden.
-    pub fn rows_shown(&self, seen_by: Seen) -> Option<Range<u64>> {
-        let entry = &self.groups.get(self.at)?.entry;
-        let is_plain = self.seen_by == seen_by && entry.flags.are_clear();
-        let first = entry.first_row.0;
-        is_plain.then(|| first..first + u64::from(entry.row_count))
-    }
-
-    /// Rows that are known not to be hidden, around one that is not, by position, if this snapshot
-    /// was asked for and that row's group was found last; and the first row of the group.
-    pub fn shown_around(&self, row: RowNumber, seen_by: Seen) -> Option<(RowNumber, Range<u32>)> {
-        let known = self
-            .groups
-            .get(self.at)
-            .filter(|_| self.seen_by == seen_by)?;
-        let position = known.entry.position_of(row)?;
-        let mut around = known.shown_around(position);
-        if around.len() == 1 {
-            let rows = surely_shown_from(known.file, &known.entry, position, MOST_AROUND);
-            around.end = around.end.max(position.saturating_add(rows));
-        }
-        Some((known.entry.first_row, around))
+    /// The group that was found last, if this snapshot was asked for.
+    pub fn found_last(&self, seen_by: Seen) -> Option<&KnownGroup> {
+        self.groups.get(self.at).filter(|_| self.seen_by == seen_by)
     }
 
     /// The group that was found last.
@@ -387,31 +375,37 @@ mod tests {
     }
 
     #[test]
-    fn rows_around_one_are_shown_up_to_the_next_hidden_ones() {
-        let mut of_clear_flags = group(0, 1_000);
-        of_clear_flags.entry.flags = GroupFlags::default();
-        assert_eq!(of_clear_flags.shown_around(700), 0..1_000);
-        let mut group = group(0, 1_000);
-        group.entry.flags = GroupFlags::ROW_MARKS;
-        assert_eq!(group.shown_around(700), 700..701, "nothing is known");
+    fn rows_ahead_are_shown_up_to_the_next_hidden_one() {
+        let (far, below, above) = (RowNumber(0), RowNumber(499), RowNumber(501));
+        let mut plain = group(0, 1_000);
+        plain.entry.flags = GroupFlags::default();
+        assert_eq!(plain.shown_ahead(700, far), 0..1_000);
+        let mut marked = group(0, 1_000);
+        marked.entry.flags = GroupFlags::ROW_MARKS;
+        assert_eq!(marked.shown_ahead(500, below), 500..501, "nothing is known");
         let mut hidden = RowSet::with_bound(1_000);
-        for at in [695, 710, 990] {
+        for at in [480, 510, 600] {
             hidden.insert(at);
         }
-        group.hidden = Some((hidden, Hidden::ForNow));
-        assert_eq!(group.shown_around(700), 696..710);
-        assert_eq!(group.shown_around(999), 991..1_000);
-        assert_eq!(
-            group.shown_around(500),
-            500 - MOST_AROUND..501 + MOST_AROUND
-        );
-        assert_eq!(group.shown_around(0), 0..1 + MOST_AROUND);
-        group.hidden = None;
+        marked.hidden = Some((hidden, Hidden::ForNow));
+        assert_eq!(marked.shown_ahead(500, far), 500..501);
+        assert_eq!(marked.shown_ahead(500, below), 500..510);
+        assert_eq!(marked.shown_ahead(500, above), 481..501);
+        let ahead = ROWS_AHEAD;
+        assert_eq!(marked.shown_ahead(511, RowNumber(509)), 511..512 + ahead);
+        assert_eq!(marked.shown_ahead(479, RowNumber(481)), 479 - ahead..480);
+        assert_eq!(marked.shown_ahead(999, RowNumber(998)), 999..1_000);
+        assert_eq!(marked.shown_ahead(0, RowNumber(1)), 0..1);
+        marked.hidden = None;
         let mut hidden = RowSet::with_bound(100);
         hidden.insert(20);
-        group.among.note(600..700, hidden, Hidden::ForNow);
-        assert_eq!(group.shown_around(610), 600..620);
-        assert_eq!(group.shown_around(699), 699 - MOST_AROUND..700);
+        marked.among.note(490..590, hidden, Hidden::ForNow);
+        assert_eq!(marked.shown_ahead(500, below), 500..510);
+        assert_eq!(marked.shown_ahead(500, above), 490..501);
+        let mut groups = KnownGroups::default();
+        groups.take_in(marked, SEEN);
+        assert!(groups.found_last(SEEN).is_some());
+        assert!(groups.found_last((SEEN.0, SEEN.1 + 1)).is_none());
     }
 
     #[test]

@@ -23,7 +23,7 @@ use howdah_bridge::xid::in_parallel_worker;
 use pgrx::PgSqlErrorCode;
 
 use super::held_store;
-use super::known_groups::{Among, KnownGroup, KnownGroups};
+use super::known_groups::{Among, KnownGroup, KnownGroups, ROWS_AHEAD, STEP_ROWS};
 use super::late_rows::{self, LatePlace, LateRow, Stored};
 use crate::errors::{ColdError, or_raise, refuse};
 use crate::slot_writer::write_single;
@@ -37,7 +37,7 @@ use crate::store::row_set::RowSet;
 use crate::store::view::{ColdGroup, GroupRows, Wanted};
 use crate::store::visibility::{
     Hidden, constraint_checks, hidden_group, hidden_range, hidden_row, is_surely_shown,
-    may_be_hidden, moved,
+    may_be_hidden, moved, surely_shown_from,
 };
 
 /// Reads single cold rows of one relation.
@@ -65,12 +65,20 @@ pub struct PointReader {
     stored: Option<Stored>,
 }
 
-/// Rows of one group that a snapshot sees, and to which a slot may go on ([`late_rows::go_on`]).
-pub(super) struct Beside {
-    pub stored: Stored,
+/// Rows of one group that a snapshot sees.
+pub(super) struct Ahead {
+    pub slot_is: SlotIs,
     pub rows: Range<u64>,
     /// The position of the first one in the group.
     pub first_position: u32,
+}
+
+/// What a slot needs for the next row.
+pub(super) enum SlotIs {
+    /// It is left as it is.
+    Left,
+    /// It stands for a row ([`late_rows::go_on`]).
+    Late(Stored),
 }
 
 /// The number of rows of a group whose marks are looked up one by one before all its marks are
@@ -156,23 +164,38 @@ impl PointReader {
         self.leaves_slot
     }
 
-    /// Rows that the snapshot sees, of which the row that was fetched last is one, if a reader that
-    /// only learns whether rows are visible need not ask about them.
-    pub fn rows_shown(&self, snapshot: Snapshot<'_>) -> Option<Range<u64>> {
-        let is_asked = self.leaves_slot && snapshot.is_mvcc();
-        is_asked.then(|| self.groups.rows_shown(snapshot.name()))?
-    }
-
-    /// Rows beside the one that was fetched last, this one among them, if the slot only stands for
-    /// it.
-    pub(super) fn beside(&self, row: RowNumber, snapshot: Snapshot<'_>) -> Option<Beside> {
-        let stored = self.stored?;
-        let (first, around) = self.groups.shown_around(row, snapshot.name())?;
+    /// Rows that a scan need not ask about any more, which comes from the row `before` and has
+    /// fetched this one last, one of them.
+    pub(super) fn ahead(
+        &self,
+        row: RowNumber,
+        before: RowNumber,
+        snapshot: Snapshot<'_>,
+    ) -> Option<Ahead> {
+        let slot_is = match (self.leaves_slot, self.stored) {
+            (true, _) => SlotIs::Left,
+            (false, Some(stored)) => SlotIs::Late(stored),
+            (false, None) => return None,
+        };
+        if !snapshot.is_mvcc() {
+            return None;
+        }
+        let known = self.groups.found_last(snapshot.name())?;
+        let position = known.entry.position_of(row)?;
+        let mut positions = known.shown_ahead(position, before);
+        if positions.len() == 1 && (1..=STEP_ROWS).contains(&row.0.wrapping_sub(before.0)) {
+            let rows = surely_shown_from(known.file, &known.entry, position, ROWS_AHEAD);
+            positions.end = positions.end.max(position + rows);
+        }
+        if positions.len() == 1 {
+            return None;
+        }
+        let first = known.entry.first_row;
         let number = |position: u32| first.0 + u64::from(position);
-        Some(Beside {
-            stored,
-            rows: number(around.start)..number(around.end),
-            first_position: around.start,
+        Some(Ahead {
+            slot_is,
+            rows: number(positions.start)..number(positions.end),
+            first_position: positions.start,
         })
     }
 
