@@ -13,7 +13,8 @@ use super::ColdStore;
 use super::lookup::{Found, find};
 use super::page::{LockedPage, fields};
 
-/// Tuples that are looked up in the index before their pages are read.
+/// Tuples that are looked up in the index before their pages are read: at first, and at most.
+const FIRST_BATCH_TUPLES: usize = 32;
 const BATCH_TUPLES: usize = 4_096;
 
 /// Decides whether an entry's tuple is wanted, mostly by visibility.
@@ -225,25 +226,46 @@ impl ColdStore<'_> {
 
     /// As [`ColdStore::visit`], in any order: tuples that lie on one page are passed one after the
     /// other, which is faster where there are many. Some may be passed twice.
-    ///
-    /// The index scan has moved on when a page is read, so VACUUM may have given a tuple's line
-    /// pointer to another one. A tuple that does not have its key is looked up once more, by an
-    /// index scan.
     pub fn visit_by_page(
         &self,
         id: u32,
         seqs: RangeInclusive<i32>,
         look: &mut dyn FnMut(Visited<'_>),
     ) {
+        self.visit_wanted_by_page(id, seqs, &mut |_| true, &mut |shown| {
+            look(shown);
+            ControlFlow::Continue(())
+        });
+    }
+
+    /// As [`ColdStore::visit_by_page`], but omits the tuples whose `seq` is not wanted, and ends
+    /// when `look` breaks.
+    ///
+    /// The index scan has moved on when a page is read, so VACUUM may have given a tuple's line
+    /// pointer to another one. A tuple that does not have its key is looked up once more, by an
+    /// index scan.
+    pub fn visit_wanted_by_page(
+        &self,
+        id: u32,
+        seqs: RangeInclusive<i32>,
+        is_wanted: &mut dyn FnMut(i32) -> bool,
+        look: &mut dyn FnMut(Visited<'_>) -> ControlFlow<()>,
+    ) {
         let mut scan = KeyScan::begin(self, id, seqs, false);
         let mut batch: Vec<Keyed> = Vec::new();
         let mut replaced = Vec::new();
-        let mut more = true;
+        let (mut more, mut most) = (true, FIRST_BATCH_TUPLES);
         // A scan that has ended would begin anew if it were called again.
         while more {
             batch.clear();
-            batch.extend(std::iter::from_fn(|| scan.next()).take(BATCH_TUPLES));
-            more = batch.len() == BATCH_TUPLES;
+            while more && batch.len() < most {
+                match scan.next() {
+                    None => more = false,
+                    Some(keyed) if is_wanted(keyed.seq) => batch.push(keyed),
+                    Some(_) => {}
+                }
+            }
+            most = (most * 2).min(BATCH_TUPLES);
             crate::check_for_interrupts!();
             batch.sort_by_key(|keyed| (crate::tid::block_of(&keyed.tid), keyed.tid.ip_posid));
             for on_page in
@@ -251,18 +273,24 @@ impl ColdStore<'_> {
             {
                 let page = LockedPage::read(self.toast(), crate::tid::block_of(&on_page[0].tid));
                 for keyed in on_page {
-                    if page.has_key(self.toast(), keyed.tid, (keyed.id, keyed.seq)) {
-                        self.show(&page, keyed, &mut *look);
-                    } else {
+                    if !page.has_key(self.toast(), keyed.tid, (keyed.id, keyed.seq)) {
                         replaced.push((keyed.id, keyed.seq));
+                    } else if (self.show(&page, keyed, &mut *look)).is_some_and(|it| it.is_break())
+                    {
+                        return;
                     }
                 }
             }
             for (id, seq) in replaced.drain(..) {
+                let mut ended = false;
                 self.visit(id, seq..=seq, &mut |shown| {
-                    look(shown);
-                    ControlFlow::Continue(())
+                    let flow = look(shown);
+                    ended = flow.is_break();
+                    flow
                 });
+                if ended {
+                    return;
+                }
             }
         }
     }

@@ -111,7 +111,7 @@ impl<'a> DeadSearch<'a> {
         let count = (range.end - range.start) as u32;
         for (id, seqs) in key_ranges(RowNumber(range.start), count) {
             let mut is_wanted = |seq| is_wanted(row_of(id, seq));
-            store.visit_wanted(id, seqs, &mut is_wanted, &mut |shown| {
+            store.visit_wanted_by_page(id, seqs, &mut is_wanted, &mut |shown| {
                 let writer = shown.tuple.xmin();
                 self.looks += 1;
                 // A damaged mark tells nothing here: a reader that follows the index entry raises
