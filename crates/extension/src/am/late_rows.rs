@@ -8,6 +8,9 @@
 //! it lies in is immutable, and as long as the query's snapshot is in use no VACUUM removes its
 //! bytes, and nothing that rewrites the table gets its lock.
 //!
+//! A scan that goes from row to row of one group has the place go on ([`go_on`]): the group stays,
+//! the position is another, and what was read of the row before is given up.
+//!
 //! Bounded: one writer for each slot in use, which holds no large values once a late slot was
 //! emptied, and else those of its last row; and [`MOST_KEPT`] for the next statements.
 
