@@ -41,7 +41,7 @@ struct Place {
     /// Which columns are read.
     wanted: Rc<[bool]>,
     row: Option<LateRow>,
-    /// How many rows were [stored](store).
+    /// How many rows were [stored](store), and readers made.
     stored: u64,
     writer: SlotWriter,
 }
@@ -93,6 +93,8 @@ pub(super) fn place_for(scan: LateScan, slot: Slot<'_>, wanted: &Rc<[bool]>) -> 
         let place = &mut places[at];
         place.slot = slot.address();
         place.wanted = Rc::clone(wanted);
+        // Nothing goes on from a row of another reader.
+        place.stored += 1;
         place.writer.begin_slot();
         LatePlace {
             scan,
