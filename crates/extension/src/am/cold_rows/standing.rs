@@ -80,10 +80,8 @@ fn recall(
         return Ok(Standing::There(known.placed));
     }
     stop_point!("group_recalled");
-    if marks::is_surely_unmarked(target.store(), &known.placed.entry, target.row) {
-        return Ok(Standing::There(known.placed));
-    }
-    // The entry was read under the group's lock: only its flags may have changed.
+    // The entry was read under the group's lock: only its flags may have changed. They are read
+    // again whatever is known of this row: what collects rows of the group relies on them.
     known.placed = directory::refresh(target.store(), &known.placed)?;
     by_marks(target, known.placed)
 }

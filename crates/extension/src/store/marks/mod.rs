@@ -65,7 +65,7 @@ pub use mark::{Mark, RowFate};
 pub use marked_rows::{arriving_in, folded, hidden_now, learn_hidden};
 pub use recent_inserts::{RecentInserts, insert_recent, recent_inserts};
 pub use rewrite_copy::RewriteCopy;
-pub use row_state::{RowState, is_surely_unmarked, of_dropped_row, of_row, state_of_row};
+pub use row_state::{RowState, of_dropped_row, of_row, state_of_row};
 pub use sweep_scan::{Sweepable, for_each_sweepable};
 pub use write::write;
 

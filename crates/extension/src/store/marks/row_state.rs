@@ -9,7 +9,7 @@ use howdah_bridge::xid::Xid;
 
 use super::deletion_vector::hidden_in_bulk;
 use super::mark::Mark;
-use super::mark_filter::ask::{self, may_have_mark};
+use super::mark_filter::ask::may_have_mark;
 use super::row_mark::{decode, key_of};
 use super::tuple_visibility::{in_force, writer_of};
 use super::update_links;
@@ -56,12 +56,6 @@ pub fn state_of_row(
 ) -> Result<RowState, ColdError> {
     let look = may_have_mark(store, entry, row, true);
     state_where(store, entry, row, look)
-}
-
-/// Whether a row whose lock is held is known to have no mark. The group's flags may have been added
-/// to since its entry was read.
-pub fn is_surely_unmarked(store: &ColdStore, entry: &GroupEntry, row: RowNumber) -> bool {
-    !memory::any() && ask::is_surely_unmarked(store.id(), entry, row)
 }
 
 /// The same; `look` tells whether there may be a mark.
