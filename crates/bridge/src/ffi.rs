@@ -339,6 +339,13 @@ pub mod quiet {
         pub fn BufTableLookup(tag: *mut pg_sys::BufferTag, hash: u32) -> i32;
         /// `storage/buf_internals.h`
         pub fn have_free_buffer() -> bool;
+        /// `storage/bufmgr.h`. Where the resource owner and the table of pins have room for a pin.
+        pub fn ReadRecentBuffer(
+            locator: pg_sys::RelFileLocator,
+            fork: pg_sys::ForkNumber::Type,
+            block: pg_sys::BlockNumber,
+            buffer: pg_sys::Buffer,
+        ) -> bool;
         /// `storage/lwlock.h`. Of a lock that is not held; at most a few are.
         pub fn LWLockAcquire(lock: *mut pg_sys::LWLock, mode: pg_sys::LWLockMode::Type) -> bool;
         /// `storage/lwlock.h`. Of a lock that is held.

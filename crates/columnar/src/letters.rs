@@ -47,6 +47,8 @@ pub(crate) struct Alphabet {
     len: usize,
     /// The bits of a character, 1 to 7.
     bits: usize,
+    /// The bytes that a row is packed to.
+    row_bytes: usize,
     /// The character of each code.
     characters: Box<[u8; MOST_CHARACTERS]>,
     count: usize,
@@ -77,9 +79,11 @@ impl Alphabet {
         let bits = characters.len().next_power_of_two().trailing_zeros() as usize;
         let one = Steps::of(characters).map(Way::One);
         let way = one.or_else(|| Steps::of(characters).map(Way::Few));
+        let bits = bits.max(1);
         Ok(Self {
             len,
-            bits: bits.max(1),
+            bits,
+            row_bytes: (len * bits).div_ceil(8),
             characters: table,
             count: characters.len(),
             way: way.unwrap_or(Way::Table),
@@ -138,7 +142,7 @@ impl Alphabet {
 
     /// The bytes that a row is packed to.
     pub(crate) fn row_bytes(&self) -> usize {
-        (self.len * self.bits).div_ceil(8)
+        self.row_bytes
     }
 
     /// Appends the strings of rows that are packed end to end.
@@ -160,7 +164,11 @@ impl Alphabet {
         out: &mut Vec<u8>,
     ) -> Result<(), ColumnarError> {
         let start = out.len();
-        let rows = packed.len() / self.row_bytes();
+        // Mostly it is one.
+        let rows = match packed.len() == self.row_bytes {
+            true => 1,
+            false => packed.len() / self.row_bytes,
+        };
         out.resize(start + rows * part.len(), 0);
         let out = &mut out[start..];
         let seen = match self.bits {
@@ -187,9 +195,16 @@ impl Alphabet {
         out: &mut [u8],
     ) -> u64 {
         let bytes = part.start * BITS / 8..(part.end * BITS).div_ceil(8);
-        let rows = packed.chunks_exact(self.row_bytes());
-        let parts = rows.map(|row| &row[bytes.clone()]);
-        let pairs = parts.zip(out.chunks_exact_mut(part.len()));
+        let (row_bytes, len) = (self.row_bytes, part.len());
+        let (mut rest, mut strings) = (packed, out);
+        // Without a division, as `chunks_exact` has it: mostly it is one row.
+        let pairs = std::iter::from_fn(move || {
+            let (row, others) = rest.split_at_checked(row_bytes)?;
+            rest = others;
+            let (string, others) = std::mem::take(&mut strings).split_at_mut_checked(len)?;
+            strings = others;
+            Some((&row[bytes.clone()], string))
+        });
         match self.way {
             Way::One(steps) => wide(move || steps.unpack::<BITS>(pairs)),
             Way::Few(steps) => wide(move || steps.unpack::<BITS>(pairs)),

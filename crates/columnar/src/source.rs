@@ -18,6 +18,14 @@ pub trait ByteSource {
     ///
     /// When there are no such bytes, or they cannot be read.
     fn read(&self, offset: u64, into: &mut [u8]) -> Result<(), Self::Error>;
+
+    /// Shows `len` bytes that start at `offset` where they lie, if they lie side by side in memory
+    /// and nothing else has to be done to show them. Otherwise shows nothing, and returns false:
+    /// they are to be [read](Self::read).
+    fn show(&self, offset: u64, len: usize, look: &mut dyn FnMut(&[u8])) -> bool {
+        let _ = (offset, len, look);
+        false
+    }
 }
 
 /// A stored row group in memory.
@@ -25,12 +33,17 @@ impl ByteSource for [u8] {
     type Error = ColumnarError;
 
     fn read(&self, offset: u64, into: &mut [u8]) -> Result<(), ColumnarError> {
-        let bytes = usize::try_from(offset)
-            .ok()
-            .and_then(|start| self.get(start..)?.get(..into.len()))
-            .ok_or_else(|| ColumnarError::corrupt("row group ends early"))?;
-        into.copy_from_slice(bytes);
-        Ok(())
+        let is_there = self.show(offset, into.len(), &mut |bytes| into.copy_from_slice(bytes));
+        match is_there {
+            true => Ok(()),
+            false => Err(ColumnarError::corrupt("row group ends early")),
+        }
+    }
+
+    fn show(&self, offset: u64, len: usize, look: &mut dyn FnMut(&[u8])) -> bool {
+        let start = usize::try_from(offset).ok();
+        let bytes = start.and_then(|start| self.get(start..)?.get(..len));
+        bytes.map(look).is_some()
     }
 }
 

@@ -131,20 +131,40 @@ impl PinnedPage {
         block: pg_sys::BlockNumber,
         bytes: Option<Range<usize>>,
     ) -> Option<PinnedPage> {
-        let rel = table.raw();
+        // SAFETY: the relation is open.
+        let hint = unsafe { recent::buffer_of(table.raw(), block)? };
+        if let Some(bytes) = bytes {
+            recent::touch_in(hint.buffer, bytes);
+        }
+        // SAFETY: no room is claimed.
+        unsafe { PinnedPage::in_buffer(table, block, hint, false) }
+    }
+
+    /// The page, if it is in this buffer.
+    ///
+    /// # Safety
+    /// If `has_room` is set, this process has released a pin that it had taken, and has taken no
+    /// other one, nor anything else that a resource owner knows, since before that. So there is
+    /// room where the former one was, and nothing can raise an ERROR: see `ResourceOwnerEnlarge`
+    /// and `ReservePrivateRefCountEntry`.
+    pub unsafe fn in_buffer(
+        table: Table<'_>,
+        block: pg_sys::BlockNumber,
+        hint: recent::Hint,
+        has_room: bool,
+    ) -> Option<PinnedPage> {
+        let (rel, buffer) = (table.raw(), hint.buffer);
         // SAFETY: the relation is open; the buffer is one of the pool, and is pinned if it holds
-        // the page.
+        // the page; as for this function.
         unsafe {
-            let hint = recent::buffer_of(rel, block)?;
-            let buffer = hint.buffer;
-            if let Some(bytes) = bytes {
-                recent::touch_in(buffer, bytes);
-            }
             if !recent::is_well_used(buffer) {
                 return None;
             }
             let fork = pg_sys::ForkNumber::MAIN_FORKNUM;
-            let is_there = pg_sys::ReadRecentBuffer((*rel).rd_locator, fork, block, buffer);
+            let is_there = match has_room {
+                true => quiet::ReadRecentBuffer((*rel).rd_locator, fork, block, buffer),
+                false => pg_sys::ReadRecentBuffer((*rel).rd_locator, fork, block, buffer),
+            };
             hint.was_right(is_there, rel, block);
             if !is_there {
                 return None;

@@ -6,9 +6,14 @@
 use pgrx::pg_sys;
 
 use super::piece::{PIECE_BYTES, Verified};
+use super::recent::Hint;
 
 /// Runs of pieces that are remembered of one value.
 const MOST_RUNS: usize = 1_024;
+/// Pieces that are requested for one row and remembered.
+const MOST_REQUESTED: usize = 64;
+/// Requests that may lie between two that are made use of.
+const MOST_UNUSED: usize = 4;
 /// Pieces of one value for which the verified kilobytes are remembered.
 const MOST_REMEMBERED: usize = 1 << 15;
 /// Where the pieces of a value were found, or should be according to a hint.
@@ -18,6 +23,10 @@ pub struct PieceMap {
     runs: Vec<(i32, pg_sys::BlockNumber)>,
     /// What was verified of each piece.
     verified: Vec<Verified>,
+    /// Pieces whose memory was requested for a row, with blocks and buffers, and how many of them
+    /// have been asked for.
+    requested: Vec<(i32, pg_sys::BlockNumber, Hint)>,
+    asked: usize,
 }
 
 impl PieceMap {
@@ -29,13 +38,37 @@ impl PieceMap {
         };
         PieceMap {
             runs,
-            verified: Vec::new(),
+            ..PieceMap::default()
         }
     }
 
     /// The most memory that the map of a value of this size can hold.
     pub fn most_memory_bytes(value_bytes: u64) -> usize {
         ((value_bytes / PIECE_BYTES as u64) as usize + 1) * size_of::<Verified>()
+            + MOST_REQUESTED * size_of::<(i32, pg_sys::BlockNumber, Hint)>()
+    }
+
+    /// Forgets what was requested.
+    pub(super) fn forget_requested(&mut self) {
+        self.requested.clear();
+        self.asked = 0;
+    }
+
+    /// Notes that the memory of a piece on this block was requested.
+    pub(super) fn note_requested(&mut self, seq: i32, block: pg_sys::BlockNumber, hint: Hint) {
+        let is_last = self.requested.last().is_some_and(|last| last.0 == seq);
+        if !is_last && self.requested.len() < MOST_REQUESTED {
+            self.requested.push((seq, block, hint));
+        }
+    }
+
+    /// The block of a piece and the buffer where that was, if it is among the next ones that were
+    /// requested.
+    pub(super) fn take_requested(&mut self, seq: i32) -> Option<(pg_sys::BlockNumber, Hint)> {
+        let next = self.requested.get(self.asked..)?.iter().take(MOST_UNUSED);
+        let (after, &(_, block, hint)) = (1..).zip(next).find(|(_, next)| next.0 == seq)?;
+        self.asked += after;
+        Some((block, hint))
     }
 
     pub(super) fn verified(&self, seq: i32) -> Verified {
@@ -58,6 +91,7 @@ impl PieceMap {
     pub fn memory_bytes(&self) -> usize {
         self.runs.capacity() * size_of::<(i32, pg_sys::BlockNumber)>()
             + self.verified.capacity() * size_of::<Verified>()
+            + self.requested.capacity() * size_of::<(i32, pg_sys::BlockNumber, Hint)>()
     }
 
     /// The block where the piece should be.
@@ -135,6 +169,30 @@ mod tests {
         assert_eq!(map.guess(8), None);
         assert_eq!(map.guess(10), Some(51));
         assert_eq!(map.guess(i32::MAX), Some(50 + (i32::MAX - 9) as u32));
+    }
+
+    #[test]
+    fn requested_pieces_are_taken_in_their_order() {
+        let mut map = PieceMap::starting_at(100);
+        let hint = Hint::of_test();
+        for seq in [3, 3, 9, 2, 3, 40, 41, 42, 43] {
+            map.note_requested(seq, 100 + seq as u32, hint);
+        }
+        let mut take = |seq| map.take_requested(seq).map(|(block, _)| block);
+        assert_eq!(take(3), Some(103));
+        // One that follows itself was requested once.
+        assert_eq!(take(2), Some(102), "what was not needed is passed over");
+        assert_eq!(take(9), None, "passed");
+        assert_eq!(take(43), None, "too far away");
+        assert_eq!(take(3), Some(103));
+        assert_eq!(take(43), Some(143));
+        assert_eq!(take(43), None);
+        map.forget_requested();
+        for seq in 0..1_000 {
+            map.note_requested(seq, 5, hint);
+        }
+        assert!(map.requested.capacity() <= 2 * MOST_REQUESTED);
+        assert_eq!(map.take_requested(0).map(|(block, _)| block), Some(5));
     }
 
     #[test]

@@ -58,7 +58,7 @@ fn place_in(file: u32, block: pg_sys::BlockNumber, places: usize) -> usize {
 }
 
 /// The shared buffer in which a page may be.
-#[derive(Clone, Copy)]
+#[derive(Clone, Copy, Debug)]
 pub(super) struct Hint {
     pub buffer: pg_sys::Buffer,
     /// Whether the page was not met there, but is expected there beside its neighbour.
@@ -121,6 +121,14 @@ fn beside_neighbour(places: &[pg_sys::Buffer], at: usize) -> Option<pg_sys::Buff
 }
 
 impl Hint {
+    #[cfg(test)]
+    pub(super) fn of_test() -> Hint {
+        Hint {
+            buffer: 1,
+            is_guess: false,
+        }
+    }
+
     /// Notes whether the page was there.
     ///
     /// # Safety
@@ -285,16 +293,20 @@ const LINE_BYTES: usize = 64;
 const MOST_LINES: usize = 4;
 
 /// Prefetches into the processor's cache the memory that pinning the page, and reading these bytes
-/// of a piece that fills it, would wait for, if the buffer of the page is known. It reads and pins
-/// nothing.
+/// of a piece that fills it, would wait for, if the buffer of the page is known, which is returned.
+/// It reads and pins nothing.
 ///
 /// # Safety
 /// `rel` is open.
-pub(super) unsafe fn touch(rel: pg_sys::Relation, block: pg_sys::BlockNumber, bytes: Range<usize>) {
+pub(super) unsafe fn touch(
+    rel: pg_sys::Relation,
+    block: pg_sys::BlockNumber,
+    bytes: Range<usize>,
+) -> Option<Hint> {
     // SAFETY: as for this function.
-    if let Some(hint) = unsafe { buffer_of(rel, block) } {
-        touch_in(hint.buffer, bytes);
-    }
+    let hint = unsafe { buffer_of(rel, block) }?;
+    touch_in(hint.buffer, bytes);
+    Some(hint)
 }
 
 /// As [`touch`], for the page in this buffer.

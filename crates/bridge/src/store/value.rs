@@ -59,8 +59,11 @@ pub struct ValueReader<'a> {
     held: RefCell<Option<Held>>,
     /// Whether bytes that were verified once need not be verified again.
     remembers: bool,
-    /// Whether the memory of what is read was requested before.
+    /// Whether the memory of what is read was requested before: the reads of a row, between which
+    /// nothing else is done.
     was_requested: Cell<bool>,
+    /// Whether a pin was taken since, for a piece that was read.
+    has_pinned: Cell<bool>,
 }
 
 struct Held {
@@ -118,6 +121,7 @@ impl ColdStore<'_> {
             held: RefCell::new(None),
             remembers: pages_are_checked(),
             was_requested: Cell::new(false),
+            has_pinned: Cell::new(false),
         }
     }
 
@@ -144,7 +148,10 @@ impl ValueReader<'_> {
     pub fn read(&self, offset: u64, into: &mut [u8]) -> Result<(), StoreError> {
         let mut done = 0;
         let (seq, skip) = place_of(offset);
-        if self.read_known(seq, skip, into) || self.read_file(seq, skip, into) {
+        let len = into.len();
+        if self.known(seq, skip, len, |bytes| into.copy_from_slice(bytes))
+            || self.read_file(seq, skip, into)
+        {
             return Ok(());
         }
         while done < into.len() {
@@ -159,26 +166,30 @@ impl ValueReader<'_> {
         Ok(())
     }
 
-    /// Fills `into` if all of it lies in one piece, which is the one that was read last or in a
-    /// known buffer, and is known to be sound there. Most reads end here.
-    fn read_known(&self, seq: i32, skip: usize, into: &mut [u8]) -> bool {
+    /// Shows `len` bytes from `offset` on where they lie, under a pin, if they are in one piece,
+    /// which is the one that was read last or in a known buffer, and are known to be sound there;
+    /// `false` if not. `look` must not raise an ERROR, nor read this value.
+    pub fn show_known(&self, offset: u64, len: usize, look: &mut dyn FnMut(&[u8])) -> bool {
+        let (seq, skip) = place_of(offset);
+        self.known(seq, skip, len, look)
+    }
+
+    /// As [`ValueReader::show_known`], of bytes of a piece. Most reads end here.
+    #[inline]
+    fn known(&self, seq: i32, skip: usize, len: usize, look: impl FnOnce(&[u8])) -> bool {
         let mut held = self.held.borrow_mut();
         if held.as_ref().is_none_or(|held| held.seq != seq) {
             *held = None;
-            let range = skip..skip + into.len();
-            let Some(piece) = self.hold_recent(seq, range) else {
+            let Some(piece) = self.hold_recent(seq, skip..skip + len) else {
                 return false;
             };
             *held = Some(self.held(seq, piece));
         }
         let bytes = held.as_ref().and_then(|held| {
             let piece = Piece::of((self.id, seq), held.piece.payload()).ok()?;
-            piece.known(skip, into.len(), held.verified)
+            piece.known(skip, len, held.verified)
         });
-        if let Some(bytes) = bytes {
-            into.copy_from_slice(bytes);
-        }
-        bytes.is_some()
+        bytes.map(look).is_some()
     }
 
     /// Fills `into` from the file of the page, if all of it lies in one piece that is in no shared
@@ -338,13 +349,16 @@ impl ValueReader<'_> {
     /// are known, so that reading one after the other does not wait for memory each time.
     pub fn touch(&self, ranges: &[Range<u64>]) {
         self.was_requested.set(true);
-        let map = self.map.borrow();
+        let mut map = self.map.borrow_mut();
+        map.forget_requested();
         for range in ranges {
             let (seq, skip) = place_of(range.start);
             if let Some(block) = map.guess(seq) {
                 let bytes = skip..skip + (range.end - range.start) as usize;
                 // SAFETY: `toast` is open.
-                unsafe { recent::touch(self.store.toast, block, bytes) };
+                if let Some(hint) = unsafe { recent::touch(self.store.toast, block, bytes) } {
+                    map.note_requested(seq, block, hint);
+                }
             }
         }
     }
@@ -456,10 +470,24 @@ impl ValueReader<'_> {
 
     /// Finds a piece in the buffer where its page was seen before.
     fn hold_recent(&self, seq: i32, range: Range<usize>) -> Option<HeldPiece> {
-        let block = self.map.borrow().guess(seq)?;
-        let range = (!self.was_requested.get()).then_some(range);
-        let page = PinnedPage::recent(self.store.toast(), block, range)?;
-        page.hold(self.store.toast(), (self.id, seq))
+        let toast = self.store.toast();
+        let page = match self.was_requested.get() {
+            false => PinnedPage::recent(toast, self.map.borrow().guess(seq)?, Some(range)),
+            true => {
+                let mut map = self.map.borrow_mut();
+                match map.take_requested(seq) {
+                    Some((block, hint)) => {
+                        let has_room = self.has_pinned.get();
+                        // SAFETY: the reads of a row pin nothing but one piece at a time.
+                        let page = unsafe { PinnedPage::in_buffer(toast, block, hint, has_room) };
+                        self.has_pinned.set(has_room || page.is_some());
+                        page
+                    }
+                    None => PinnedPage::recent(toast, map.guess(seq)?, None),
+                }
+            }
+        };
+        page?.hold(toast, (self.id, seq))
     }
 
     /// A stream of the pages of the pieces from `seq` to `last`, as far as these should lie on

@@ -95,8 +95,7 @@ impl Fsst {
         out: &mut Vec<u8>,
     ) -> Result<bool, S::Error> {
         let table = self.table(reading)?;
-        reading.fetch(range.start, (range.end - range.start) as usize)?;
-        table.decode(reading.scratch, out)?;
+        reading.look(range, |codes| table.decode(codes, out))??;
         Ok(true)
     }
 }

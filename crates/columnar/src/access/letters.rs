@@ -49,8 +49,7 @@ impl Letters {
         reading: &mut Reading<'_, S>,
         out: &mut Vec<u8>,
     ) -> Result<(), S::Error> {
-        reading.fetch(place.start, (place.end - place.start) as usize)?;
-        Ok(self.alphabet.unpack(reading.scratch, out)?)
+        Ok(reading.look(&place, |packed| self.alphabet.unpack(packed, out))??)
     }
 
     pub(super) fn ranges(&self, row: u32, out: &mut Vec<Range<u64>>) {

@@ -24,6 +24,22 @@ impl<S: ByteSource + ?Sized> Reading<'_, S> {
         append(self.source, start, len, self.scratch)
     }
 
+    /// Looks at a range: where it lies if the source shows it, otherwise in scratch.
+    pub(super) fn look<R>(
+        &mut self,
+        range: &Range<u64>,
+        mut look: impl FnMut(&[u8]) -> R,
+    ) -> Result<R, S::Error> {
+        let (len, mut seen) = ((range.end - range.start) as usize, None);
+        self.source
+            .show(range.start, len, &mut |bytes| seen = Some(look(bytes)));
+        if let Some(seen) = seen {
+            return Ok(seen);
+        }
+        self.fetch(range.start, len)?;
+        Ok(look(self.scratch))
+    }
+
     /// Appends a range to `out`.
     pub(super) fn append(&self, range: Range<u64>, out: &mut Vec<u8>) -> Result<(), S::Error> {
         let len = (range.end - range.start) as usize;

@@ -48,8 +48,7 @@ struct ColumnAccess {
     first: usize,
     state: RefCell<RowState>,
     window: RefCell<Window>,
-    /// The states of lanes that have one of their own, and the memory that they held when it was
-    /// counted last.
+    /// The states of lanes that have one of their own, and the memory that they hold.
     lanes: RefCell<Vec<RowState>>,
     lane_bytes: Cell<usize>,
     /// The part of its memory that is counted as memory of the group.
@@ -66,13 +65,20 @@ impl ColumnAccess {
         memory.replace(self.counted_bytes.replace(now), now);
     }
 
-    /// The same, after a read in a lane or when lanes were dropped: reads outside of lanes leave
-    /// the memory of lanes as it is.
-    fn count_with_lanes(&self, state: &RowState, memory: &Memory) {
-        let lanes = self.lanes.borrow();
-        self.lane_bytes
-            .set(lanes.iter().map(RowState::memory_bytes).sum());
-        self.count(state, memory);
+    /// Calls `read` with the state of a lane; returns what it returns, and whether the state holds
+    /// another amount of memory than before.
+    fn in_lane<R>(&self, lane: usize, read: impl FnOnce(&mut RowState) -> R) -> (R, bool) {
+        let mut lanes = self.lanes.borrow_mut();
+        let mut bytes = self.lane_bytes.get();
+        if lanes.len() <= lane {
+            bytes += (lane + 1 - lanes.len()) * size_of::<RowState>();
+            lanes.resize_with(lane + 1, RowState::default);
+        }
+        let state = &mut lanes[lane];
+        let before = state.memory_bytes();
+        let result = read(state);
+        bytes = bytes + state.memory_bytes() - before;
+        (result, self.lane_bytes.replace(bytes) != bytes)
     }
 }
 
@@ -152,15 +158,24 @@ impl GroupAccess {
         GroupBytes::of(store, self.value_id, &self.pieces)
     }
 
-    #[inline]
+    #[inline(always)]
     fn column(
         &self,
         column: usize,
         bytes: &GroupBytes<'_, '_>,
     ) -> Result<&ColumnAccess, ColdError> {
-        if let Some(known) = self.columns[column].get() {
-            return Ok(known);
+        match self.columns[column].get() {
+            Some(known) => Ok(known),
+            None => self.open_column(column, bytes),
         }
+    }
+
+    #[cold]
+    fn open_column(
+        &self,
+        column: usize,
+        bytes: &GroupBytes<'_, '_>,
+    ) -> Result<&ColumnAccess, ColdError> {
         let access = self.layout.row_access(column, bytes)?;
         let first = self.layout.first_of_group(column).unwrap_or(column);
         let column = self.columns[column].get_or_init(|| {
@@ -377,7 +392,8 @@ impl GroupAccess {
             state.reset();
             column.window.take();
             column.lanes.take();
-            column.count_with_lanes(&state, &self.memory);
+            column.lane_bytes.set(0);
+            column.count(&state, &self.memory);
         }
     }
 
@@ -471,19 +487,14 @@ impl GroupAccess {
         if let Nearness::InLane(lane) = nearness
             && column.access.unit() == ReadUnit::Value
         {
-            let mut lanes = column.lanes.borrow_mut();
-            if lanes.len() <= lane {
-                lanes.resize_with(lane + 1, RowState::default);
+            let (result, has_changed) = column.in_lane(lane, |state| {
+                let stored = column.access.stored_among(position, bytes, state)?;
+                Ok::<_, ColdError>(look(own.of_stored(stored)?))
+            });
+            if has_changed {
+                column.count(&state, &self.memory);
             }
-            let stored = column
-                .access
-                .stored_among(position, bytes, &mut lanes[lane])?;
-            let result = look(own.of_stored(stored)?);
-            drop(lanes);
-            if column.access.reads_ahead() || position.is_multiple_of(COUNTED_AGAIN_AFTER) {
-                column.count_with_lanes(&state, &self.memory);
-            }
-            return Ok(result);
+            return result;
         }
         let stored = match nearness {
             Nearness::Far => column.access.stored(position, bytes, &mut state)?,

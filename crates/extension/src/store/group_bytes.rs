@@ -166,4 +166,10 @@ impl ByteSource for GroupBytes<'_, '_> {
     fn read(&self, offset: u64, into: &mut [u8]) -> Result<(), ColdError> {
         Ok(self.reader()?.read(offset, into)?)
     }
+
+    fn show(&self, offset: u64, len: usize, look: &mut dyn FnMut(&[u8])) -> bool {
+        // An error is met by the read that follows.
+        self.reader()
+            .is_ok_and(|reader| reader.show_known(offset, len, look))
+    }
 }
