@@ -62,7 +62,7 @@ pub struct ValueReader<'a> {
     /// Whether the memory of what is read was requested before: the reads of a row, between which
     /// nothing else is done.
     was_requested: Cell<bool>,
-    /// Whether a pin was taken since, for a piece that was read.
+    /// Whether a pin was taken since where its memory had been requested.
     has_pinned: Cell<bool>,
 }
 
@@ -468,26 +468,28 @@ impl ValueReader<'_> {
         }
     }
 
-    /// Finds a piece in the buffer where its page was seen before.
+    /// Finds a piece in the buffer where its page was seen before. No other piece of the value is
+    /// held.
     fn hold_recent(&self, seq: i32, range: Range<usize>) -> Option<HeldPiece> {
-        let toast = self.store.toast();
-        let page = match self.was_requested.get() {
-            false => PinnedPage::recent(toast, self.map.borrow().guess(seq)?, Some(range)),
-            true => {
-                let mut map = self.map.borrow_mut();
-                match map.take_requested(seq) {
-                    Some((block, hint)) => {
-                        let has_room = self.has_pinned.get();
-                        // SAFETY: the reads of a row pin nothing but one piece at a time.
-                        let page = unsafe { PinnedPage::in_buffer(toast, block, hint, has_room) };
-                        self.has_pinned.set(has_room || page.is_some());
-                        page
-                    }
-                    None => PinnedPage::recent(toast, map.guess(seq)?, None),
-                }
-            }
+        if !self.was_requested.get() {
+            return self.hold_beside(seq, Some(range));
+        }
+        let Some((block, hint)) = self.map.borrow_mut().take_requested(seq) else {
+            return self.hold_beside(seq, None);
         };
-        page?.hold(toast, (self.id, seq))
+        let (toast, has_room) = (self.store.toast(), self.has_pinned.get());
+        // SAFETY: the reads of a row pin nothing but one piece at a time, and the last one was
+        // released.
+        let page = unsafe { PinnedPage::in_buffer(toast, block, hint, has_room) }?;
+        self.has_pinned.set(true);
+        page.hold(toast, (self.id, seq))
+    }
+
+    /// As [`Self::hold_recent`], where others may be held as well. The memory of the range is
+    /// requested, if there is one.
+    fn hold_beside(&self, seq: i32, range: Option<Range<usize>>) -> Option<HeldPiece> {
+        let (toast, block) = (self.store.toast(), self.map.borrow().guess(seq)?);
+        PinnedPage::recent(toast, block, range)?.hold(toast, (self.id, seq))
     }
 
     /// A stream of the pages of the pieces from `seq` to `last`, as far as these should lie on
@@ -561,7 +563,8 @@ impl<'r, 'a> Pieces<'r, 'a> {
         let reader = self.reader;
         if self.stream.is_none() {
             reader.touch_piece(seq.saturating_add(TOUCHED_AHEAD).min(self.last));
-            if let Some(piece) = reader.hold_recent(seq, 0..1) {
+            let touched = (!reader.was_requested.get()).then_some(0..1);
+            if let Some(piece) = reader.hold_beside(seq, touched) {
                 return Ok(piece);
             }
             self.stream = reader.stream(seq, self.last);
