@@ -69,16 +69,20 @@ impl ColumnAccess {
     /// another amount of memory than before.
     fn in_lane<R>(&self, lane: usize, read: impl FnOnce(&mut RowState) -> R) -> (R, bool) {
         let mut lanes = self.lanes.borrow_mut();
-        let mut bytes = self.lane_bytes.get();
+        let counted = self.lane_bytes.get();
         if lanes.len() <= lane {
-            bytes += (lane + 1 - lanes.len()) * size_of::<RowState>();
+            let added = (lane + 1 - lanes.len()) * size_of::<RowState>();
             lanes.resize_with(lane + 1, RowState::default);
+            self.lane_bytes.set(counted + added);
         }
         let state = &mut lanes[lane];
         let before = state.memory_bytes();
         let result = read(state);
-        bytes = bytes + state.memory_bytes() - before;
-        (result, self.lane_bytes.replace(bytes) != bytes)
+        // What a read has allocated that an ERROR broke off was not counted.
+        let grown = self.lane_bytes.get() + state.memory_bytes();
+        let bytes = grown.saturating_sub(before);
+        self.lane_bytes.set(bytes);
+        (result, bytes != counted)
     }
 }
 
