@@ -7,8 +7,8 @@
 //!              cursors ─── which statements are cursors that may be scrolled
 //!              planned ─── the table and its clauses, as the scanner is given them
 //!              surcharge ─ what PostgreSQL's own paths cost besides
-//!              by_index ── whether one of them is faster than its price
-//!              ordered_joins ─ set_join_pathlist_hook: look-ups in the order of a table
+//!              by_index ── those of them that are faster than their price
+//!              lookup_joins ─ set_join_pathlist_hook: look-ups that are, too
 //!              plan ────── path to plan
 //!   executor   node ────── begin, rescan, end                exec ──── one row after the other
 //!              batch ───── cold rows, column by column       parallel ─ words that are shared
@@ -35,8 +35,8 @@ pub(crate) mod by_index;
 mod cursors;
 mod exec;
 mod explain;
+mod lookup_joins;
 mod node;
-mod ordered_joins;
 pub(crate) mod others;
 mod parallel;
 mod plan;
@@ -165,7 +165,7 @@ pub fn register(scanner: &'static dyn Scanner) {
         unsafe {
             pg_sys::RegisterCustomScanMethods(&plan::SCAN_METHODS.0);
             planner::install();
-            ordered_joins::install();
+            lookup_joins::install();
             cursors::install();
         }
     }

@@ -138,7 +138,7 @@ unsafe fn add_paths(table: &PlannedTable<'_>, offer: &Offer) {
         surcharge::correct(rel, offer);
         let serial = path(table, offer, 0);
         let is_parameterized = !(*serial).path.param_info.is_null();
-        if !is_parameterized && by_index::is_surely_faster(rel, (*serial).path.total_cost) {
+        if !is_parameterized && by_index::prefer(rel, table.oid(), (*serial).path.total_cost) {
             return;
         }
         pg_sys::add_path(rel, serial.cast());

@@ -305,7 +305,7 @@ unsafe fn offer(
             rows = rows.min(shape.limit as f64);
         }
         let offer = offer?;
-        if by_index::is_surely_faster(input, offer.cost) {
+        if by_index::is_surely_faster(input, (*rte).relid, offer.cost) {
             return Err(Reason::Cost);
         }
         let queried = (tables.as_slice(), is_pruned);

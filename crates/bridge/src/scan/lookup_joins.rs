@@ -1,27 +1,29 @@
-//! Nested loops that look up rows of a table in the order in which the table stores them.
+//! Nested loops that look up cold rows of a table, at the price that the look-ups are worth.
 //!
-//! ```text
-//!   outer rows   a scan of one table, whose column follows the order of its rows
-//!        │ value
-//!        ▼
-//!   index        on a column that follows the order of the inner table: entry after entry
-//!   inner rows   neighbours, block after block
-//! ```
-//!
-//! PostgreSQL prices each page of index and table that such look-ups fetch as a random read. Hash
+//! PostgreSQL prices each page of index and table that a look-up fetches as a random read. Hash
 //! joins of heap tables scan all pages of the inner table instead, at a price that includes reading
 //! them, so that the two prices stay comparable. A scan by column reads a small part of the pages,
 //! and is priced so: beside it the look-ups would seem several times dearer than they are. Hence a
-//! join of this form is offered again, with look-ups that fetch each page once, after the one
-//! before.
+//! join of this form is offered again with a copy of the look-up, the cheaper one of two:
 //!
-//! The form is checked by statistics: correlations of both columns, a scan of the outer table that
+//! ```text
+//!   in order    outer rows   a scan of one table, whose column follows the order of its rows
+//!                    │ value
+//!                    ▼
+//!               index        on a column that follows the order of the inner table
+//!               inner rows   neighbours: each page is fetched once, after the one before
+//!
+//!   in memory   any outer rows, so few that heap's rows would be looked up: as if no page had to
+//!               be read from a disk (by_index)
+//! ```
+//!
+//! The order is known by statistics: correlations of both columns, a scan of the outer table that
 //! returns rows in their order. Tables without cold rows are planned as PostgreSQL plans them.
 
 use pgrx::{PgList, pg_guard, pg_sys};
 
 use super::planned::PlannedTable;
-use super::{plan, scanner, unit_costs};
+use super::{by_index, plan, scanner, unit_costs};
 use crate::column_statistics::correlation;
 
 /// A column whose correlation with the order of rows is at least this follows that order.
@@ -65,7 +67,7 @@ unsafe extern "C-unwind" fn set_join_pathlist(
             jointype,
             extra,
         };
-        if join.is_of_two_tables() {
+        if join.may_look_rows_up() {
             join.offer();
         }
     }
@@ -82,27 +84,27 @@ struct Join {
 }
 
 impl Join {
-    /// Whether two plain tables are joined in a way that a nested loop can.
+    /// Whether rows of a plain table are joined with others in a way that a nested loop can.
     ///
     /// # Safety
     /// As long as the planner's hook runs.
-    unsafe fn is_of_two_tables(&self) -> bool {
+    unsafe fn may_look_rows_up(&self) -> bool {
         use pg_sys::JoinType::{JOIN_ANTI, JOIN_INNER, JOIN_LEFT, JOIN_SEMI};
+        use pg_sys::RelOptKind::{RELOPT_BASEREL, RELOPT_JOINREL};
+        let types = [JOIN_INNER, JOIN_LEFT, JOIN_SEMI, JOIN_ANTI];
         // SAFETY: planner structures.
-        let is_table = |rel: *mut pg_sys::RelOptInfo| unsafe {
-            (*rel).reloptkind == pg_sys::RelOptKind::RELOPT_BASEREL
-                && (*rel).rtekind == pg_sys::RTEKind::RTE_RELATION
-                && !(*rel).cheapest_total_path.is_null()
-        };
-        [JOIN_INNER, JOIN_LEFT, JOIN_SEMI, JOIN_ANTI].contains(&self.jointype)
-            && is_table(self.outerrel)
-            && is_table(self.innerrel)
+        unsafe {
+            types.contains(&self.jointype)
+                && [RELOPT_BASEREL, RELOPT_JOINREL].contains(&(*self.outerrel).reloptkind)
+                && !(*self.outerrel).cheapest_total_path.is_null()
+                && is_table(self.innerrel)
+        }
     }
 
-    /// Adds nested loops with the look-ups of the inner table that come in its order.
+    /// Adds nested loops with look-ups of the inner table at other prices.
     ///
     /// # Safety
-    /// As long as the planner's hook runs; two plain tables are joined.
+    /// As long as the planner's hook runs; the inner relation is a plain table.
     unsafe fn offer(&self) -> Option<()> {
         // SAFETY: planner structures; paths are made in the planner's memory.
         unsafe {
@@ -114,39 +116,40 @@ impl Join {
             lookups.peek()?;
             let inner = PlannedTable::of(self.root, self.innerrel);
             scanner()?.least_cost(&inner)?;
+            let partial = PgList::<pg_sys::Path>::from_pg((*self.outerrel).partial_pathlist);
+            let serial = (*self.outerrel).cheapest_total_path;
             for lookup in lookups {
-                let Some(path) = self.in_order(&inner, lookup.cast()) else {
-                    continue;
+                let prices = Prices {
+                    in_order: self.price_in_order(&inner, lookup),
+                    in_memory: self.price_in_memory(&inner, lookup),
                 };
-                let outer = (*self.outerrel).cheapest_total_path;
-                if returns_in_order(outer) {
-                    self.add(outer, path);
-                }
-                let partial = PgList::<pg_sys::Path>::from_pg((*self.outerrel).partial_pathlist);
-                if let Some(outer) = partial.get_ptr(0)
-                    && returns_in_order(outer)
-                    && self.may_be_partial(path)
+                if (*serial).param_info.is_null()
+                    && let Some(copy) = prices.copy(lookup, serial)
                 {
-                    self.add_partial(outer, path);
+                    pg_sys::add_path(self.joinrel, self.nested_loop(serial, copy));
+                }
+                if let Some(outer) = partial.get_ptr(0)
+                    && self.may_be_partial(lookup)
+                    && let Some(copy) = prices.copy(lookup, outer)
+                {
+                    pg_sys::add_partial_path(self.joinrel, self.nested_loop(outer, copy));
                 }
             }
             Some(())
         }
     }
 
-    /// Whether this is a scan of a B-tree for values of the outer table alone.
+    /// Whether this path fetches rows by index, for values of the outer rows alone.
     ///
     /// # Safety
     /// As for [`Join::offer`]; a path of the inner table.
     unsafe fn is_lookup(&self, path: *mut pg_sys::Path) -> bool {
         // SAFETY: planner structures.
         unsafe {
-            if (*path).type_ != pg_sys::NodeTag::T_IndexPath || (*path).param_info.is_null() {
-                return false;
-            }
-            let index = &*path.cast::<pg_sys::IndexPath>();
-            (*index.indexinfo).relam == pg_sys::BTREE_AM_OID
-                && index.indexorderbys.is_null()
+            matches!(
+                (*path).type_,
+                pg_sys::NodeTag::T_IndexPath | pg_sys::NodeTag::T_BitmapHeapPath
+            ) && !(*path).param_info.is_null()
                 && pg_sys::bms_is_subset(
                     (*(*path).param_info).ppi_req_outer,
                     (*self.outerrel).relids,
@@ -154,19 +157,44 @@ impl Join {
         }
     }
 
-    /// A copy of the look-up at the price that it has if it comes in the order of the table; `None`
-    /// if it does not come so, or costs no less.
+    /// The price of a look-up if all pages are in memory; `None` if heap's rows would rather be
+    /// scanned than looked up so often.
     ///
     /// # Safety
     /// As for [`Join::offer`]; a look-up of the inner table.
-    unsafe fn in_order(
+    unsafe fn price_in_memory(
         &self,
         inner: &PlannedTable<'_>,
-        lookup: *mut pg_sys::IndexPath,
-    ) -> Option<*mut pg_sys::Path> {
-        // SAFETY: planner structures; a copy in the planner's memory.
+        lookup: *mut pg_sys::Path,
+    ) -> Option<f64> {
+        // SAFETY: planner structures.
         unsafe {
+            let cost = (*lookup).total_cost * (*self.outerrel).rows.max(1.0);
+            by_index::price_in_memory(self.innerrel, lookup)
+                .filter(|_| by_index::is_for_heap(self.innerrel, inner.oid(), cost))
+        }
+    }
+
+    /// The price that the look-up has if it comes in the order of the table; `None` if it does not
+    /// come so.
+    ///
+    /// # Safety
+    /// As for [`Join::offer`]; a look-up of the inner table.
+    unsafe fn price_in_order(
+        &self,
+        inner: &PlannedTable<'_>,
+        lookup: *mut pg_sys::Path,
+    ) -> Option<f64> {
+        // SAFETY: planner structures; the tag tells the type.
+        unsafe {
+            if !is_table(self.outerrel) || (*lookup).type_ != pg_sys::NodeTag::T_IndexPath {
+                return None;
+            }
+            let lookup = lookup.cast::<pg_sys::IndexPath>();
             let index = &*(*lookup).indexinfo;
+            if index.relam != pg_sys::BTREE_AM_OID || !(*lookup).indexorderbys.is_null() {
+                return None;
+            }
             let (inner_column, outer_column) = self.first_columns(lookup)?;
             let follows = |planned: &PlannedTable<'_>, column: usize| {
                 correlation(planned.open().table(), column).abs() >= IN_ORDER
@@ -188,18 +216,11 @@ impl Join {
                 + (*self.innerrel).baserestrictcost.per_tuple;
             let tuples = (selectivity * inner.tuples()).max(1.0);
             let fetched = pages(index.pages) + pages((*self.innerrel).pages);
-            let path = &(*lookup).path;
-            let total = path.startup_cost
-                + fetched * inner.sequential_page_cost() / times
-                + tuples * per_tuple;
-            if total >= path.total_cost {
-                return None;
-            }
-            let size = size_of::<pg_sys::IndexPath>();
-            let copy = pg_sys::palloc0(size).cast::<pg_sys::IndexPath>();
-            copy.copy_from_nonoverlapping(lookup, 1);
-            (*copy).path.total_cost = total;
-            Some(copy.cast())
+            Some(
+                (*lookup).path.startup_cost
+                    + fetched * inner.sequential_page_cost() / times
+                    + tuples * per_tuple,
+            )
         }
     }
 
@@ -247,30 +268,10 @@ impl Join {
         }
     }
 
-    /// # Safety
-    /// As for [`Join::offer`]; paths of both tables, the outer one without parameters.
-    unsafe fn add(&self, outer: *mut pg_sys::Path, inner: *mut pg_sys::Path) {
-        // SAFETY: planner structures.
-        unsafe {
-            let path = self.nested_loop(outer, inner);
-            pg_sys::add_path(self.joinrel, path);
-        }
-    }
-
-    /// # Safety
-    /// As for [`Join::add`]; workers share the rows of the outer path.
-    unsafe fn add_partial(&self, outer: *mut pg_sys::Path, inner: *mut pg_sys::Path) {
-        // SAFETY: planner structures.
-        unsafe {
-            let path = self.nested_loop(outer, inner);
-            pg_sys::add_partial_path(self.joinrel, path);
-        }
-    }
-
     /// Mirrors `try_nestloop_path`, for a join that needs no parameters itself.
     ///
     /// # Safety
-    /// As for [`Join::add`].
+    /// As for [`Join::offer`]; a path of the outer rows without parameters, and a look-up.
     unsafe fn nested_loop(
         &self,
         outer: *mut pg_sys::Path,
@@ -303,6 +304,61 @@ impl Join {
             )
             .cast()
         }
+    }
+}
+
+/// The prices of a look-up that are other than PostgreSQL's.
+struct Prices {
+    /// If the outer rows come in their order.
+    in_order: Option<f64>,
+    in_memory: Option<f64>,
+}
+
+impl Prices {
+    /// A copy of the look-up for these outer rows, if one of the prices is lower than its own.
+    ///
+    /// # Safety
+    /// Paths of the planner's, which is running: a look-up, and one without parameters.
+    unsafe fn copy(
+        &self,
+        lookup: *mut pg_sys::Path,
+        outer: *mut pg_sys::Path,
+    ) -> Option<*mut pg_sys::Path> {
+        // SAFETY: planner structures; a copy in the planner's memory.
+        unsafe {
+            let in_order = self.in_order.filter(|_| returns_in_order(outer));
+            let prices = in_order.into_iter().chain(self.in_memory);
+            let price = prices.min_by(f64::total_cmp)?;
+            (price < (*lookup).total_cost).then(|| copy_at(lookup, price))
+        }
+    }
+}
+
+/// # Safety
+/// A look-up of the planner's, which is running.
+unsafe fn copy_at(lookup: *mut pg_sys::Path, price: f64) -> *mut pg_sys::Path {
+    // SAFETY: the tag tells the type; a copy in the planner's memory.
+    unsafe {
+        let size = match (*lookup).type_ {
+            pg_sys::NodeTag::T_IndexPath => size_of::<pg_sys::IndexPath>(),
+            _ => size_of::<pg_sys::BitmapHeapPath>(),
+        };
+        let copy = pg_sys::palloc0(size).cast::<pg_sys::Path>();
+        copy.cast::<u8>()
+            .copy_from_nonoverlapping(lookup.cast(), size);
+        by_index::set_total(copy, price);
+        copy
+    }
+}
+
+/// # Safety
+/// A relation of the planner's, which is running.
+unsafe fn is_table(rel: *mut pg_sys::RelOptInfo) -> bool {
+    // SAFETY: as for this function.
+    unsafe {
+        (*rel).reloptkind == pg_sys::RelOptKind::RELOPT_BASEREL
+            && (*rel).rtekind == pg_sys::RTEKind::RTE_RELATION
+            && !(*rel).cheapest_total_path.is_null()
     }
 }
 

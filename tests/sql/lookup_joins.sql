@@ -1,6 +1,6 @@
--- Joins of tables that are stored in the order of the column that joins them: look-ups by index are cheap, and planned so.
-CREATE SCHEMA ordered_joins;
-SET search_path = ordered_joins, public;
+-- Look-ups by index in a table with cold rows, and how they are planned: those that come in the order of the table are cheap, and so are few ones in any order.
+CREATE SCHEMA lookup_joins;
+SET search_path = lookup_joins, public;
 SET client_min_messages = warning;
 SET max_parallel_workers_per_gather = 0;
 SET howdah.vectorized = off;
@@ -9,6 +9,7 @@ CREATE TABLE hp (id int PRIMARY KEY, day int NOT NULL) USING heap;
 CREATE TABLE hl (pid int, nr int, a int NOT NULL, b int NOT NULL, PRIMARY KEY (pid, nr)) USING heap;
 INSERT INTO hp SELECT i, hashint4(i) & 1023 FROM generate_series(1, 40000) i;
 INSERT INTO hl SELECT i, nr, (hashint4(i) + nr) & 15, (hashint4(i) + nr * nr) & 15 FROM generate_series(1, 40000) i, generate_series(1, 4) nr WHERE i % 10 <> 3;
+CREATE VIEW hshuffled AS TABLE hl;
 CREATE TABLE p (LIKE hp INCLUDING INDEXES) USING howdah;
 CREATE TABLE l (LIKE hl INCLUDING INDEXES) USING howdah;
 CREATE TABLE shuffled (LIKE hl INCLUDING INDEXES) USING howdah;
@@ -20,6 +21,26 @@ VACUUM ANALYZE hp, hl, p, l, shuffled;
 EXPLAIN (COSTS OFF) SELECT count(*) FROM p WHERE day < 50 AND EXISTS (SELECT FROM l WHERE pid = id AND a < b);
 EXPLAIN (COSTS OFF) SELECT count(*) FROM p WHERE day < 50 AND EXISTS (SELECT FROM shuffled WHERE pid = id AND a < b);
 EXPLAIN (COSTS OFF) SELECT count(*) FROM p WHERE EXISTS (SELECT FROM l WHERE pid = id AND a < b);
+-- Few in any order, by a btree for one row and for some, for rows of a join as well.
+EXPLAIN (COSTS OFF) SELECT count(*) FROM p WHERE id < 200 AND EXISTS (SELECT FROM shuffled WHERE pid = id AND a < b);
+EXPLAIN (COSTS OFF) SELECT sum(s.a) FROM p JOIN shuffled s ON s.pid = 1 + p.day AND s.nr = 2 WHERE id < 200;
+EXPLAIN (COSTS OFF) SELECT sum(s.a) FROM p JOIN l ON l.pid = p.id JOIN shuffled s ON s.pid = 1 + p.day AND s.nr = l.nr WHERE p.id < 100;
+-- A scan by column is what these would be otherwise.
+SET enable_nestloop = off;
+EXPLAIN (COSTS OFF) SELECT sum(s.a) FROM p JOIN shuffled s ON s.pid = 1 + p.day AND s.nr = 2 WHERE id < 200;
+RESET enable_nestloop;
+-- A plan for any parameters scans by column. It does not replace those for few rows.
+CREATE INDEX ON p (day); CREATE INDEX ON hp (day);
+SET howdah.vectorized = on;
+PREPARE days(int) AS SELECT sum(id) FROM p WHERE day < $1;
+PREPARE hot_days(int) AS SELECT sum(id) FROM hp WHERE day < $1;
+DO $$ BEGIN FOR i IN 1..8 LOOP EXECUTE format('EXECUTE days(%s)', i); END LOOP; END $$;
+EXECUTE days(7); EXECUTE hot_days(7);
+EXPLAIN (COSTS OFF) EXECUTE days(7);
+SET plan_cache_mode = force_generic_plan;
+EXPLAIN (COSTS OFF) EXECUTE days(7);
+RESET plan_cache_mode;
+SET howdah.vectorized = off;
 
 -- As on heap, in each kind of join.
 CREATE FUNCTION alike(query text) RETURNS TABLE (same boolean, answer text) LANGUAGE plpgsql AS $$
@@ -38,6 +59,8 @@ SELECT * FROM alike('SELECT (count(*), sum(id), sum(a), count(b)) FROM @p LEFT J
 SELECT * FROM alike('SELECT (count(*), sum(id), sum(a), sum(b)) FROM @p JOIN @l ON pid = id WHERE day < 50');
 SELECT * FROM alike('SELECT (count(*), sum(id), sum(a)) FROM @p JOIN @l ON pid = id AND nr = 1 + day % 4 WHERE day < 50');
 SELECT * FROM alike('SELECT (count(*), sum(p.id), sum(l.a), sum(m.b)) FROM @p p JOIN @l l ON l.pid = p.id JOIN @l m ON m.pid = p.id AND m.nr = l.nr WHERE day < 50');
+SELECT * FROM alike('SELECT (count(*), sum(s.a), sum(s.b), sum(p.id)) FROM @p p JOIN @shuffled s ON s.pid = 1 + p.day WHERE id < 200');
+SELECT * FROM alike('SELECT (count(*), sum(p.id)) FROM @p p WHERE id < 200 AND NOT EXISTS (SELECT FROM @shuffled WHERE pid = 1 + p.day AND a < b)');
 SELECT * FROM alike('SELECT (count(*), sum(x.id), sum(x.n)) FROM (SELECT id, (SELECT sum(a) FROM @l WHERE pid = id) n FROM @p WHERE day < 50) x');
 
 -- Rows that were changed, in the transaction that changed them and after it; rows that are locked.
@@ -68,4 +91,4 @@ RESET enable_mergejoin;
 -- Rows that were changed are looked for among hot ones, too.
 SELECT * FROM alike('SELECT (count(*), sum(id)) FROM @p WHERE day < 50 AND EXISTS (SELECT FROM @l WHERE pid = id AND a < b)');
 
-DROP SCHEMA ordered_joins CASCADE;
+DROP SCHEMA lookup_joins CASCADE;
