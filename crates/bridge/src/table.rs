@@ -16,6 +16,7 @@ use std::ptr::NonNull;
 
 use pgrx::pg_sys;
 
+use crate::ffi::quiet;
 use crate::relation;
 use crate::xid::{SubTransactionId, Xid};
 
@@ -187,6 +188,21 @@ impl<'a> Table<'a> {
     #[inline]
     pub(crate) fn lock_name(self) -> pg_sys::LockRelId {
         self.data().rd_lockInfo.lockRelId
+    }
+
+    /// Whether this transaction has locked it in the mode of statements that change its rows.
+    pub fn is_locked_for_changes(self) -> bool {
+        let name = self.lock_name();
+        let tag = pg_sys::LOCKTAG {
+            locktag_field1: name.dbId.to_u32(),
+            locktag_field2: name.relId.to_u32(),
+            locktag_field3: 0,
+            locktag_field4: 0,
+            locktag_type: pg_sys::LockTagType::LOCKTAG_RELATION as u8,
+            locktag_lockmethodid: pg_sys::DEFAULT_LOCKMETHOD as u8,
+        };
+        // SAFETY: a lookup in this backend's own table of locks.
+        unsafe { quiet::LockHeldByMe(&tag, LockMode::RowExclusive.raw(), false) }
     }
 
     /// The callbacks of its access method; NULL for a relation without rows.

@@ -31,8 +31,13 @@ pub fn register() {
         forbids_workers,
         before_finish: write_pending,
         expect_rows: load::expect,
-        expect_changes: cold_rows::expect_changes,
+        expect_changes,
     });
+}
+
+fn expect_changes(command: CommandId, row_count: f64) {
+    held_store::expect_changes(command);
+    cold_rows::expect_changes(command, row_count);
 }
 
 fn at_transaction_event(event: TransactionEvent) {

@@ -11,9 +11,7 @@ use super::recent::Hint;
 /// Runs of pieces that are remembered of one value.
 const MOST_RUNS: usize = 1_024;
 /// Pieces that are requested for one row and remembered.
-const MOST_REQUESTED: usize = 64;
-/// Requests that may lie between two that are made use of.
-const MOST_UNUSED: usize = 4;
+const MOST_REQUESTED: usize = 128;
 /// Pieces of one value for which the verified kilobytes are remembered.
 const MOST_REMEMBERED: usize = 1 << 15;
 /// Where the pieces of a value were found, or should be according to a hint.
@@ -23,10 +21,10 @@ pub struct PieceMap {
     runs: Vec<(i32, pg_sys::BlockNumber)>,
     /// What was verified of each piece.
     verified: Vec<Verified>,
-    /// Pieces whose memory was requested for a row, with blocks and buffers, and how many of them
-    /// have been asked for.
+    /// Pieces whose memory was requested for a row, with blocks and buffers, and the place of the
+    /// one after that which was asked for last.
     requested: Vec<(i32, pg_sys::BlockNumber, Hint)>,
-    asked: usize,
+    next: usize,
 }
 
 impl PieceMap {
@@ -51,7 +49,7 @@ impl PieceMap {
     /// Forgets what was requested.
     pub(super) fn forget_requested(&mut self) {
         self.requested.clear();
-        self.asked = 0;
+        self.next = 0;
     }
 
     /// Notes that the memory of a piece on this block was requested.
@@ -62,12 +60,18 @@ impl PieceMap {
         }
     }
 
-    /// The block of a piece and the buffer where that was, if it is among the next ones that were
-    /// requested.
-    pub(super) fn take_requested(&mut self, seq: i32) -> Option<(pg_sys::BlockNumber, Hint)> {
-        let next = self.requested.get(self.asked..)?.iter().take(MOST_UNUSED);
-        let (after, &(_, block, hint)) = (1..).zip(next).find(|(_, next)| next.0 == seq)?;
-        self.asked += after;
+    /// The block of a piece and the buffer where that was, if it was requested. Pieces are mostly
+    /// asked for in the order of their requests; those of places that had to be read first come
+    /// after others.
+    pub(super) fn find_requested(&mut self, seq: i32) -> Option<(pg_sys::BlockNumber, Hint)> {
+        let (before, after) = self.requested.split_at(self.next);
+        let is_it = |&(other, _, _): &(i32, pg_sys::BlockNumber, Hint)| other == seq;
+        let at = match after.iter().position(is_it) {
+            Some(further) => self.next + further,
+            None => before.iter().position(is_it)?,
+        };
+        self.next = at + 1;
+        let (_, block, hint) = self.requested[at];
         Some((block, hint))
     }
 
@@ -172,27 +176,27 @@ mod tests {
     }
 
     #[test]
-    fn requested_pieces_are_taken_in_their_order() {
+    fn requested_pieces_are_found_in_any_order() {
         let mut map = PieceMap::starting_at(100);
         let hint = Hint::of_test();
-        for seq in [3, 3, 9, 2, 3, 40, 41, 42, 43] {
+        assert!(map.find_requested(3).is_none());
+        for seq in [3, 3, 9, 2, 3, 40, 41] {
             map.note_requested(seq, 100 + seq as u32, hint);
         }
-        let mut take = |seq| map.take_requested(seq).map(|(block, _)| block);
-        assert_eq!(take(3), Some(103));
-        // One that follows itself was requested once.
-        assert_eq!(take(2), Some(102), "what was not needed is passed over");
-        assert_eq!(take(9), None, "passed");
-        assert_eq!(take(43), None, "too far away");
-        assert_eq!(take(3), Some(103));
-        assert_eq!(take(43), Some(143));
-        assert_eq!(take(43), None);
+        assert_eq!(map.requested.len(), 6, "one that follows itself is one");
+        let mut find = |seq| map.find_requested(seq).map(|(block, _)| block);
+        for seq in [3, 9, 41, 2, 3, 3, 40, 9, 9] {
+            assert_eq!(find(seq), Some(100 + seq as u32), "{seq}");
+        }
+        assert_eq!(find(4), None);
         map.forget_requested();
+        assert!(map.find_requested(3).is_none());
         for seq in 0..1_000 {
             map.note_requested(seq, 5, hint);
         }
         assert!(map.requested.capacity() <= 2 * MOST_REQUESTED);
-        assert_eq!(map.take_requested(0).map(|(block, _)| block), Some(5));
+        assert_eq!(map.find_requested(0).map(|(block, _)| block), Some(5));
+        assert!(map.find_requested(999).is_none());
     }
 
     #[test]

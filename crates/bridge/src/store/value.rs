@@ -348,9 +348,11 @@ impl ValueReader<'_> {
     /// Prefetches the beginnings of these ranges into the processor's cache, where their buffers
     /// are known, so that reading one after the other does not wait for memory each time.
     pub fn touch(&self, ranges: &[Range<u64>]) {
-        self.was_requested.set(true);
         let mut map = self.map.borrow_mut();
-        map.forget_requested();
+        // Those of another row. A row's places are read before what lies there is requested.
+        if !self.was_requested.replace(true) {
+            map.forget_requested();
+        }
         for range in ranges {
             let (seq, skip) = place_of(range.start);
             if let Some(block) = map.guess(seq) {
@@ -474,7 +476,7 @@ impl ValueReader<'_> {
         if !self.was_requested.get() {
             return self.hold_beside(seq, Some(range));
         }
-        let Some((block, hint)) = self.map.borrow_mut().take_requested(seq) else {
+        let Some((block, hint)) = self.map.borrow_mut().find_requested(seq) else {
             return self.hold_beside(seq, None);
         };
         let (toast, has_room) = (self.store.toast(), self.has_pinned.get());

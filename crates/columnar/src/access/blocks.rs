@@ -5,7 +5,7 @@
 
 use std::ops::Range;
 
-use super::packed::{BLOCK, Place, block_bytes};
+use super::packed::{BLOCK, Place, Word, block_bytes};
 use super::reading::{Reading, outside};
 use super::scalars::{Validity, required};
 use super::sorted::{Patches, patched};
@@ -16,6 +16,9 @@ use crate::source::ByteSource;
 const WORDS_BYTES: usize = 136;
 /// A block that is read whole at once, in bytes.
 const SMALL_BLOCK_BYTES: usize = 256;
+/// Neighbours that are read without their block, and the bytes that they lie in, at most.
+const FEW: usize = 32;
+const FEW_BYTES: usize = 512;
 
 /// Values as they are.
 #[derive(Debug)]
@@ -85,6 +88,26 @@ impl Plain {
     }
 }
 
+/// Where some rows lie in their block, if they are of one block, and that block.
+fn within_block(rows: &Range<u32>, offset: u32) -> Option<(u32, Range<usize>)> {
+    let first = offset.checked_add(rows.start)?;
+    let (block, index) = (first / BLOCK as u32, first as usize % BLOCK);
+    let end = index + rows.len();
+    (end <= BLOCK).then_some((block, index..end))
+}
+
+impl Plain {
+    /// See [`Scalars::search_kept`](super::scalars::Scalars::search_kept).
+    pub(super) fn search_kept(&self, rows: Range<u32>, bound: u64, slots: &[Slot]) -> Option<u32> {
+        let (block, range) = within_block(&rows, 0)?;
+        if rows.end > self.len || self.validity.is_some() {
+            return None;
+        }
+        let less = slots[self.slot].search(block, range, bound)?;
+        Some(rows.start + less as u32)
+    }
+}
+
 impl Bits {
     pub(super) fn get<S: ByteSource + ?Sized>(
         &self,
@@ -128,8 +151,9 @@ impl Packed {
         start..start + len
     }
 
-    fn is_small(&self) -> bool {
-        block_bytes(self.bits.into()) <= SMALL_BLOCK_BYTES
+    /// Whether no value takes any bits, and so none has a place.
+    fn is_empty(&self) -> bool {
+        self.bits == 0
     }
 
     /// The block of a row, and the row's index there.
@@ -142,7 +166,7 @@ impl Packed {
     pub(super) fn range(&self, row: u32) -> Range<u64> {
         let (block, index) = self.place_of(row);
         let range = self.block_range(block);
-        if self.is_small() {
+        if self.is_empty() {
             return range;
         }
         let place = Place::of(index, self.width.into(), self.bits.into());
@@ -159,7 +183,7 @@ impl Packed {
     ) -> Result<Option<[u64; 2]>, S::Error> {
         let (bits, width) = (usize::from(self.bits), usize::from(self.width));
         let (block, index) = self.place_of(row);
-        let is_plain = self.patches.is_none() && self.validity.is_none() && !self.is_small();
+        let is_plain = self.patches.is_none() && self.validity.is_none() && !self.is_empty();
         if !is_plain || row.saturating_add(1) >= self.len || index + 1 == BLOCK {
             return Ok(None);
         }
@@ -179,6 +203,39 @@ impl Packed {
             .read(self.block_range(block).start + start as u64, bytes)?;
         let value = |place: &Place| place.value(&bytes[place.start - start..], width, bits);
         Ok(Some([value(&places[0]), value(&places[1])]))
+    }
+
+    /// Appends the values of rows by one read, as far as they lie in one block, if they are few and
+    /// lie near each other, and nothing else was read of the block; how many.
+    pub(super) fn append_few<S: ByteSource + ?Sized>(
+        &self,
+        rows: Range<u32>,
+        reading: &mut Reading<'_, S>,
+        out: &mut Vec<u64>,
+    ) -> Result<u32, S::Error> {
+        let (bits, width) = (usize::from(self.bits), usize::from(self.width));
+        let (block, index) = self.place_of(rows.start);
+        let count = rows.len().min(BLOCK - index);
+        let is_plain = self.patches.is_none() && self.validity.is_none() && !self.is_empty();
+        if !is_plain || rows.end > self.len || !(1..=FEW).contains(&count) {
+            return Ok(0);
+        }
+        let places = (index..index + count).map(|index| Place::of(index, width, bits));
+        let (start, end) = places.clone().fold((usize::MAX, 0), |(start, end), place| {
+            (start.min(place.start), end.max(place.start + place.len))
+        });
+        let mut bytes = [0; FEW_BYTES];
+        let Some(bytes) = bytes.get_mut(..end.saturating_sub(start)) else {
+            return Ok(0);
+        };
+        if !reading.slots[self.slot].is_single(block) {
+            return Ok(0);
+        }
+        reading
+            .source
+            .read(self.block_range(block).start + start as u64, bytes)?;
+        out.extend(places.map(|place| place.value(&bytes[place.start - start..], width, bits)));
+        Ok(count as u32)
     }
 
     pub(super) fn get<S: ByteSource + ?Sized>(
@@ -203,7 +260,7 @@ impl Packed {
         let (block, index) = self.place_of(row);
         let range = self.block_range(block);
         let are_many = count.min(BLOCK - index) > SINGLES.into();
-        match reading.slots[self.slot].approach(block, are_many || self.is_small()) {
+        match reading.slots[self.slot].approach(block, are_many || self.is_empty()) {
             Approach::Kept => {}
             Approach::Single => {
                 if let Some(value) = patched(self.patches.as_ref(), row, reading)? {
@@ -250,6 +307,21 @@ impl Packed {
         (out.len() - before) as u32
     }
 
+    /// The greatest value that there may be, if there are no exceptions.
+    pub(super) fn most(&self) -> Option<u64> {
+        self.patches.is_none().then(|| u64::mask(self.bits.into()))
+    }
+
+    /// See [`Scalars::search_kept`](super::scalars::Scalars::search_kept).
+    pub(super) fn search_kept(&self, rows: Range<u32>, bound: u64, slots: &[Slot]) -> Option<u32> {
+        let (block, range) = within_block(&rows, self.offset)?;
+        if rows.end > self.len || self.validity.is_some() {
+            return None;
+        }
+        let less = slots[self.slot].search(block, range, bound)?;
+        Some(rows.start + less as u32)
+    }
+
     /// Puts the exceptions among a block's rows into its unpacked values.
     fn patch_block<S: ByteSource + ?Sized>(
         &self,
@@ -276,5 +348,67 @@ impl Packed {
             patch += 1;
         }
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::AtomicUsize;
+
+    use super::*;
+
+    #[test]
+    fn few_neighbours_are_what_each_of_them_is() {
+        // Any bytes are packed values.
+        let bytes: Vec<u8> = (0..20_000_u32)
+            .map(|i| (i.wrapping_mul(0x9E37_79B9) >> 24) as u8)
+            .collect();
+        let held = AtomicUsize::new(0);
+        for (width, bits) in [
+            (1, 3),
+            (1, 8),
+            (2, 7),
+            (2, 12),
+            (4, 1),
+            (4, 19),
+            (8, 33),
+            (8, 64),
+        ] {
+            let packed = Packed {
+                start: 100,
+                bits,
+                width,
+                offset: 5,
+                len: 2_000,
+                slot: 0,
+                patches: None,
+                validity: None,
+            };
+            let mut few = 0;
+            for first in (0..1_990).step_by(7) {
+                for count in [0, 1, 2, 9, 31, 33] {
+                    let rows = first..(first + count).min(packed.len);
+                    let (mut slots, mut scratch) = ([Slot::default()], Vec::new());
+                    let mut reading = Reading {
+                        source: &bytes[..],
+                        slots: &mut slots,
+                        scratch: &mut scratch,
+                        held: &held,
+                    };
+                    let mut values = vec![77];
+                    let read = packed
+                        .append_few(rows.clone(), &mut reading, &mut values)
+                        .expect("within the bytes");
+                    assert_eq!(values.len(), 1 + read as usize);
+                    few += usize::from(read > 0);
+                    for (row, value) in rows.zip(&values[1..]) {
+                        reading.slots[0] = Slot::default();
+                        let alone = packed.get(row, &mut reading).expect("within the bytes");
+                        assert_eq!(*value, alone, "row {row}, {bits} of {width}");
+                    }
+                }
+            }
+            assert!(few > 285, "{few} reads, {bits} of {width}");
+        }
     }
 }

@@ -11,6 +11,7 @@ use super::blocks::{Bits, Packed, Plain};
 use super::metadata::{Native, unzigzag};
 use super::reading::{Reading, outside};
 use super::sorted::{Patches, Runs, patched};
+use super::state::Slot;
 use super::whole::Whole;
 use crate::error::ColumnarError;
 use crate::source::ByteSource;
@@ -232,6 +233,33 @@ impl Scalars {
         }
     }
 
+    /// The first of these rows, which ascend and are not null, whose value is not less than `bound`,
+    /// or their end; if the block is kept that all of them lie in.
+    pub(super) fn search_kept(&self, rows: Range<u32>, bound: u64, slots: &[Slot]) -> Option<u32> {
+        match self {
+            Self::Plain(plain) => plain.search_kept(rows, bound, slots),
+            Self::Packed(packed) => packed.search_kept(rows, bound, slots),
+            Self::Reference {
+                reference,
+                native,
+                child,
+            } => {
+                // Sums that go around are not in the order of what they are made of.
+                let Self::Packed(packed) = &**child else {
+                    return None;
+                };
+                reference
+                    .checked_add(packed.most()?)
+                    .filter(|&most| most <= native.mask())?;
+                match bound.checked_sub(*reference) {
+                    Some(bound) => packed.search_kept(rows, bound, slots),
+                    None => Some(rows.start),
+                }
+            }
+            _ => None,
+        }
+    }
+
     /// Appends the bits of some rows that follow each other, none of which is null.
     pub(super) fn append_required<S: ByteSource + ?Sized>(
         &self,
@@ -272,6 +300,7 @@ impl Scalars {
             }
             Self::Packed(packed) if packed.validity.is_none() => {
                 let mut next = rows.start;
+                next += packed.append_few(rows.clone(), reading, out)?;
                 while next < rows.end {
                     // The first makes sure of the block, which most likely has the others, too.
                     let count = (rows.end - next) as usize;

@@ -143,6 +143,9 @@ impl Sorted {
         let mut low = (block * BLOCK) as u32;
         let mut high = low.saturating_add(BLOCK as u32).min(self.len);
         while low < high {
+            if let Some(found) = self.values.search_kept(low..high, bound, reading.slots) {
+                return Ok(found);
+            }
             let middle = low + (high - low) / 2;
             match required(&self.values, middle, reading)? < bound {
                 true => low = middle + 1,
@@ -156,6 +159,101 @@ impl Sorted {
     pub(super) fn ranges(&self, out: &mut Vec<Range<u64>>) {
         if self.len <= BLOCK as u32 && self.len > 0 {
             self.values.ranges(self.len / 2, out);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::AtomicUsize;
+
+    use super::super::blocks::{Packed, Plain};
+    use super::super::metadata::Native;
+    use super::super::packed::Place;
+    use super::super::state::Slot;
+    use super::*;
+
+    const LEN: u32 = 2_500;
+
+    fn value(row: u32) -> u64 {
+        u64::from(row * 7 + row % 5)
+    }
+
+    fn check(values: Scalars, bytes: &[u8], reference: u64) {
+        let sorted = Sorted::new(values, LEN);
+        let (mut slots, mut scratch) = ([Slot::default()], Vec::new());
+        let held = AtomicUsize::new(0);
+        let mut reading = Reading {
+            source: bytes,
+            slots: &mut slots,
+            scratch: &mut scratch,
+            held: &held,
+        };
+        // Back and forth, so that blocks are kept and are not.
+        for step in 0..4_000 {
+            let bound = (step * 1_237) % (value(LEN) + reference + 20);
+            let expected = (0..LEN)
+                .filter(|&row| value(row) + reference < bound)
+                .count();
+            let found = sorted.lower_bound(bound, &mut reading);
+            assert_eq!(found.expect("within the bytes"), expected as u32, "{bound}");
+            let near = sorted
+                .lower_bound(bound + 1, &mut reading)
+                .expect("as well");
+            assert!((expected as u32..=expected as u32 + 1).contains(&near));
+        }
+    }
+
+    #[test]
+    fn bounds_are_found_in_blocks_that_are_kept_and_in_others() {
+        let plain: Vec<u8> = (0..LEN)
+            .flat_map(|row| (value(row) as u32).to_le_bytes())
+            .collect();
+        let slot = 0;
+        check(
+            Scalars::Plain(Plain {
+                start: 0,
+                width: 4,
+                len: LEN,
+                slot,
+                validity: None,
+            }),
+            &plain,
+            0,
+        );
+        // Packed to all bits of their type.
+        let mut bytes = vec![0; 3 * 2 * BLOCK];
+        for row in 0..LEN {
+            let (block, index) = (row as usize / BLOCK, row as usize % BLOCK);
+            let at = block * 2 * BLOCK + Place::of(index, 2, 16).start;
+            bytes[at..at + 2].copy_from_slice(&(value(row) as u16).to_le_bytes());
+        }
+        let packed = || {
+            Box::new(Packed {
+                start: 0,
+                bits: 16,
+                width: 2,
+                offset: 0,
+                len: LEN,
+                slot,
+                patches: None,
+                validity: None,
+            })
+        };
+        check(Scalars::Packed(packed()), &bytes, 0);
+        // Sums that might go around, and others.
+        for (reference, native) in [
+            (0, Native::Unsigned(2)),
+            (9, Native::Unsigned(2)),
+            (9, Native::Unsigned(4)),
+        ] {
+            let child = Box::new(Scalars::Packed(packed()));
+            let values = Scalars::Reference {
+                reference,
+                native,
+                child,
+            };
+            check(values, &bytes, reference);
         }
     }
 }

@@ -54,6 +54,14 @@ impl Values {
         });
     }
 
+    /// How many of a range of ascending values are less than `bound`; `None`: there are fewer.
+    pub(super) fn count_less(&self, range: Range<usize>, bound: u64) -> Option<usize> {
+        each_width!(self, values => {
+            let values = values.get(range)?;
+            Some(values.partition_point(|&value| widened(value) < bound))
+        })
+    }
+
     pub(super) fn set(&mut self, at: usize, value: u64) {
         each_width!(self, values => if let Some(place) = values.get_mut(at) {
             *place = value as _;
@@ -157,6 +165,15 @@ impl Slot {
         match is_small || self.count > SINGLES {
             true => Approach::Load,
             false => Approach::Single,
+        }
+    }
+
+    /// Searches among a part of a block, if that is kept: how many of its values, which ascend, are
+    /// less than `bound`.
+    pub(super) fn search(&self, block: u32, range: Range<usize>, bound: u64) -> Option<usize> {
+        match self.kept {
+            Kept::Block(kept) if kept == block => self.values.count_less(range, bound),
+            _ => None,
         }
     }
 

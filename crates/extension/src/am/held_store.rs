@@ -8,12 +8,12 @@
 //! at once, or fails ([`for_check`]).
 
 use std::cell::{Cell, RefCell};
-use std::collections::HashSet;
 
 use howdah_bridge::Oid;
 use howdah_bridge::process::is_uninterruptible;
 use howdah_bridge::store::ColdStore;
 use howdah_bridge::table::{LockMode, Table};
+use howdah_bridge::xid::{CommandId, current_command};
 use pgrx::PgSqlErrorCode;
 
 use crate::errors::refuse;
@@ -21,7 +21,26 @@ use crate::errors::refuse;
 thread_local! {
     /// The TOAST relation that was asked about last, and all whose locks were taken.
     static LAST: Cell<Oid> = const { Cell::new(Oid::INVALID) };
-    static HELD: RefCell<HashSet<Oid>> = RefCell::default();
+    static HELD: RefCell<Vec<Oid>> = const { RefCell::new(Vec::new()) };
+    /// The latest command that updates or deletes rows.
+    static CHANGING: Cell<Option<CommandId>> = const { Cell::new(None) };
+}
+
+/// Notes a statement that has started and is going to update or delete rows.
+pub fn expect_changes(command: CommandId) {
+    CHANGING.set(Some(command));
+}
+
+/// How the store of a table is locked to read it: for writing, if the running statement changes
+/// rows of the table.
+#[inline]
+pub fn mode(table: Table<'_>) -> LockMode {
+    match CHANGING.get() {
+        Some(command) if command == current_command() && table.is_locked_for_changes() => {
+            LockMode::RowExclusive
+        }
+        _ => LockMode::AccessShare,
+    }
 }
 
 /// Takes the locks on the store of a table, if it has indexes and was ever used.
@@ -38,10 +57,10 @@ pub fn hold(table: Table<'_>) {
 #[cold]
 fn hold_another(table: Table<'_>, toast: Oid) {
     if !HELD.with_borrow(|held| held.contains(&toast)) {
-        if let Some(store) = ColdStore::open_used(table, LockMode::AccessShare) {
+        if let Some(store) = ColdStore::open_used(table, mode(table)) {
             store.lock_indexes();
         }
-        HELD.with_borrow_mut(|held| held.insert(toast));
+        HELD.with_borrow_mut(|held| held.push(toast));
     }
     LAST.set(toast);
 }
@@ -49,7 +68,8 @@ fn hold_another(table: Table<'_>, toast: Oid) {
 /// The transaction or a subtransaction has ended, and may have given back its locks.
 pub fn forget() {
     LAST.set(Oid::INVALID);
-    HELD.with_borrow_mut(HashSet::clear);
+    HELD.with_borrow_mut(Vec::clear);
+    CHANGING.set(None);
 }
 
 /// The store of a table, for a check of uniqueness: it does not wait while a page is locked.

@@ -17,7 +17,7 @@ use howdah_bridge::process::{applies_changes, is_uninterruptible};
 use howdah_bridge::slot::Slot;
 use howdah_bridge::snapshot::{Snapshot, SnapshotKind};
 use howdah_bridge::store::ColdStore;
-use howdah_bridge::table::{LockMode, Table};
+use howdah_bridge::table::Table;
 use howdah_bridge::tid::RowNumber;
 use howdah_bridge::xid::in_parallel_worker;
 use pgrx::PgSqlErrorCode;
@@ -364,7 +364,7 @@ impl PointReader {
         }
         let store = match snapshot.is_dirty() {
             true => held_store::for_check(table),
-            false => ColdStore::open(table, LockMode::AccessShare),
+            false => ColdStore::open(table, held_store::mode(table)),
         };
         store.is_some_and(|store| self.fetch_from(&store, table, row, snapshot, slot))
     }
