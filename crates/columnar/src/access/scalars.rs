@@ -233,8 +233,8 @@ impl Scalars {
         }
     }
 
-    /// The first of these rows, which ascend and are not null, whose value is not less than `bound`,
-    /// or their end; if the block is kept that all of them lie in.
+    /// The first of these rows, which ascend and are not null, whose value is at least `bound`, or
+    /// their end; if the block is kept that all of them lie in.
     pub(super) fn search_kept(&self, rows: Range<u32>, bound: u64, slots: &[Slot]) -> Option<u32> {
         match self {
             Self::Plain(plain) => plain.search_kept(rows, bound, slots),
