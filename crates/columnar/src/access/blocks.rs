@@ -214,10 +214,13 @@ impl Packed {
         out: &mut Vec<u64>,
     ) -> Result<u32, S::Error> {
         let (bits, width) = (usize::from(self.bits), usize::from(self.width));
+        let is_plain = self.patches.is_none() && self.validity.is_none() && !self.is_empty();
+        if !is_plain || rows.is_empty() || rows.end > self.len {
+            return Ok(0);
+        }
         let (block, index) = self.place_of(rows.start);
         let count = rows.len().min(BLOCK - index);
-        let is_plain = self.patches.is_none() && self.validity.is_none() && !self.is_empty();
-        if !is_plain || rows.end > self.len || !(1..=FEW).contains(&count) {
+        if count > FEW {
             return Ok(0);
         }
         let places = (index..index + count).map(|index| Place::of(index, width, bits));
