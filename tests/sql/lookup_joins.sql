@@ -50,6 +50,35 @@ BEGIN
     EXECUTE replace(query, '@', 'h') INTO hot;
     RETURN QUERY SELECT cold = hot, cold;
 END $$;
+-- In partitions: a price for one of them where the rest are pruned, one for each where none are; partitions that are heap's, and some of a level below.
+CREATE TABLE parts (pid int, nr int, a int NOT NULL, b int NOT NULL, PRIMARY KEY (pid, nr)) PARTITION BY HASH (pid);
+CREATE TABLE parts0 PARTITION OF parts FOR VALUES WITH (MODULUS 3, REMAINDER 0) USING howdah;
+CREATE TABLE parts1 PARTITION OF parts FOR VALUES WITH (MODULUS 3, REMAINDER 1) PARTITION BY LIST (nr);
+CREATE TABLE parts1odd PARTITION OF parts1 FOR VALUES IN (1, 3) USING howdah;
+CREATE TABLE parts1even PARTITION OF parts1 FOR VALUES IN (2, 4) USING heap;
+CREATE TABLE parts2 PARTITION OF parts FOR VALUES WITH (MODULUS 3, REMAINDER 2) USING howdah;
+CREATE VIEW hparts AS TABLE hl;
+INSERT INTO parts TABLE hl ORDER BY hashint4(pid), nr;
+CREATE TABLE years (pid int, nr int, a int NOT NULL, b int NOT NULL, year int DEFAULT 1) USING howdah;
+CREATE TABLE years2 () INHERITS (years) USING howdah;
+CREATE INDEX ON years (pid, nr);
+CREATE INDEX ON years2 (pid, nr);
+CREATE VIEW hyears AS TABLE hl;
+INSERT INTO years SELECT * FROM hl WHERE nr < 3 ORDER BY hashint4(pid);
+INSERT INTO years2 SELECT * FROM hl WHERE nr > 2 ORDER BY hashint4(pid);
+VACUUM ANALYZE parts, years, years2;
+EXPLAIN (COSTS OFF) SELECT sum(s.a) FROM p JOIN parts s ON s.pid = 1 + p.day AND s.nr = 2 WHERE id < 200;
+EXPLAIN (COSTS OFF) SELECT count(*) FROM p WHERE id < 200 AND EXISTS (SELECT FROM parts WHERE pid = id AND a < b);
+EXPLAIN (COSTS OFF) SELECT sum(s.a) FROM p JOIN years s ON s.pid = 1 + p.day WHERE id < 200;
+SELECT * FROM alike('SELECT (count(*), sum(s.a), sum(s.b), sum(p.id)) FROM @p p JOIN @parts s ON s.pid = 1 + p.day WHERE id < 200');
+SELECT * FROM alike('SELECT (count(*), sum(s.a), sum(s.b), sum(p.id)) FROM @p p LEFT JOIN @parts s ON s.pid = 1 + p.day AND s.nr = 1 + p.id % 5 WHERE id < 200');
+SELECT * FROM alike('SELECT (count(*), sum(p.id)) FROM @p p WHERE id < 200 AND NOT EXISTS (SELECT FROM @parts WHERE pid = 1 + p.day AND a < b)');
+SELECT * FROM alike('SELECT (count(*), sum(s.a), sum(s.b), sum(p.id)) FROM @p p JOIN @years s ON s.pid = 1 + p.day WHERE id < 200');
+BEGIN;
+UPDATE parts SET a = b WHERE nr = 2 AND pid < 2000; UPDATE hl SET a = b WHERE nr = 2 AND pid < 2000;
+SELECT * FROM alike('SELECT (count(*), sum(s.a), sum(s.b), sum(p.id)) FROM @p p JOIN @parts s ON s.pid = 1 + p.day WHERE id < 200');
+ROLLBACK;
+
 SET enable_hashjoin = off;
 SET enable_mergejoin = off;
 EXPLAIN (COSTS OFF) SELECT count(*), sum(a) FROM p LEFT JOIN l ON pid = id AND a < b WHERE day < 50;

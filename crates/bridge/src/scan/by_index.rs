@@ -92,31 +92,35 @@ unsafe fn surely_faster(
         plain
             .filter_map(|path| Some((path, price_in_memory(rel, path)?)))
             .filter(|&(_, price)| price < cost)
-            .filter(|&(path, _)| is_for_heap(rel, table, (*path).total_cost))
+            .filter(|&(path, _)| is_for_heap(&[(rel, table)], (*path).total_cost))
             .collect()
     }
 }
 
-/// Whether a path by index of a table that costs so much is cheaper than a scan would be if the
-/// table was one of heap.
+/// Whether look-ups by index that cost so much are cheaper than scans of their tables would be if
+/// these were heap's.
 ///
 /// # Safety
-/// The planner's, of a plain table.
+/// The planner's, of plain tables.
 pub(super) unsafe fn is_for_heap(
-    rel: *const pg_sys::RelOptInfo,
-    table: pg_sys::Oid,
+    tables: &[(*const pg_sys::RelOptInfo, pg_sys::Oid)],
     cost: f64,
 ) -> bool {
+    let scan = |rel: &pg_sys::RelOptInfo, row_width: i32| {
+        let bytes = rel.tuples * (TUPLE_OVERHEAD_BYTES + f64::from(row_width));
+        let pages = bytes / f64::from(PAGE_BYTES);
+        // SAFETY: plain reads of settings.
+        unsafe { pages * pg_sys::seq_page_cost + rel.tuples * pg_sys::cpu_tuple_cost }
+    };
     // SAFETY: as for this function.
     unsafe {
-        let costs_less = |row_width: i32| {
-            let bytes = (*rel).tuples * (TUPLE_OVERHEAD_BYTES + f64::from(row_width));
-            let pages = bytes / f64::from(PAGE_BYTES);
-            cost < pages * pg_sys::seq_page_cost + (*rel).tuples * pg_sys::cpu_tuple_cost
-        };
         // Mostly the needed columns tell it already.
-        costs_less((*(*rel).reltarget).width)
-            || costs_less(pg_sys::get_relation_data_width(table, std::ptr::null_mut()))
+        let needed = (tables.iter()).map(|&(rel, _)| scan(&*rel, (*(*rel).reltarget).width));
+        let all = (tables.iter()).map(|&(rel, table)| {
+            let width = pg_sys::get_relation_data_width(table, std::ptr::null_mut());
+            scan(&*rel, width)
+        });
+        cost < needed.sum() || cost < all.sum()
     }
 }
 

@@ -22,8 +22,9 @@
 
 use pgrx::{PgList, pg_guard, pg_sys};
 
+use super::lookup::{Lookup, Price};
 use super::planned::PlannedTable;
-use super::{by_index, plan, scanner, unit_costs};
+use super::{plan, scanner, unit_costs};
 use crate::column_statistics::correlation;
 
 /// A column whose correlation with the order of rows is at least this follows that order.
@@ -84,7 +85,7 @@ struct Join {
 }
 
 impl Join {
-    /// Whether rows of a plain table are joined with others in a way that a nested loop can.
+    /// Whether rows of a table are joined with others in a way that a nested loop can.
     ///
     /// # Safety
     /// As long as the planner's hook runs.
@@ -104,56 +105,47 @@ impl Join {
     /// Adds nested loops with look-ups of the inner table at other prices.
     ///
     /// # Safety
-    /// As long as the planner's hook runs; the inner relation is a plain table.
-    unsafe fn offer(&self) -> Option<()> {
+    /// As long as the planner's hook runs; the inner relation is a table.
+    unsafe fn offer(&self) {
         // SAFETY: planner structures; paths are made in the planner's memory.
         unsafe {
             let paths =
                 PgList::<pg_sys::Path>::from_pg((*self.innerrel).cheapest_parameterized_paths);
-            let mut lookups = (paths.iter_ptr())
-                .filter(|&path| self.is_lookup(path))
-                .peekable();
-            lookups.peek()?;
-            let inner = PlannedTable::of(self.root, self.innerrel);
-            scanner()?.least_cost(&inner)?;
             let partial = PgList::<pg_sys::Path>::from_pg((*self.outerrel).partial_pathlist);
             let serial = (*self.outerrel).cheapest_total_path;
+            let lookups = paths.iter_ptr().filter_map(|path| self.lookup(path));
             for lookup in lookups {
                 let prices = Prices {
-                    in_order: self.price_in_order(&inner, lookup),
-                    in_memory: self.price_in_memory(&inner, lookup),
+                    in_order: self.price_in_order(lookup.path()).map(Price::of_one),
+                    in_memory: self.price_in_memory(&lookup),
                 };
                 if (*serial).param_info.is_null()
-                    && let Some(copy) = prices.copy(lookup, serial)
+                    && let Some(copy) = prices.copy(&lookup, serial)
                 {
                     pg_sys::add_path(self.joinrel, self.nested_loop(serial, copy));
                 }
                 if let Some(outer) = partial.get_ptr(0)
-                    && self.may_be_partial(lookup)
-                    && let Some(copy) = prices.copy(lookup, outer)
+                    && self.may_be_partial(lookup.path())
+                    && let Some(copy) = prices.copy(&lookup, outer)
                 {
                     pg_sys::add_partial_path(self.joinrel, self.nested_loop(outer, copy));
                 }
             }
-            Some(())
         }
     }
 
-    /// Whether this path fetches rows by index, for values of the outer rows alone.
+    /// What fetches rows by index, for values of the outer rows alone.
     ///
     /// # Safety
     /// As for [`Join::offer`]; a path of the inner table.
-    unsafe fn is_lookup(&self, path: *mut pg_sys::Path) -> bool {
+    unsafe fn lookup(&self, path: *mut pg_sys::Path) -> Option<Lookup> {
         // SAFETY: planner structures.
         unsafe {
-            matches!(
-                (*path).type_,
-                pg_sys::NodeTag::T_IndexPath | pg_sys::NodeTag::T_BitmapHeapPath
-            ) && !(*path).param_info.is_null()
-                && pg_sys::bms_is_subset(
-                    (*(*path).param_info).ppi_req_outer,
-                    (*self.outerrel).relids,
-                )
+            let parameters = (*path).param_info.as_ref()?;
+            match pg_sys::bms_is_subset(parameters.ppi_req_outer, (*self.outerrel).relids) {
+                true => Lookup::of(path),
+                false => None,
+            }
         }
     }
 
@@ -162,16 +154,14 @@ impl Join {
     ///
     /// # Safety
     /// As for [`Join::offer`]; a look-up of the inner table.
-    unsafe fn price_in_memory(
-        &self,
-        inner: &PlannedTable<'_>,
-        lookup: *mut pg_sys::Path,
-    ) -> Option<f64> {
+    unsafe fn price_in_memory(&self, lookup: &Lookup) -> Option<Price> {
         // SAFETY: planner structures.
         unsafe {
-            let cost = (*lookup).total_cost * (*self.outerrel).rows.max(1.0);
-            by_index::price_in_memory(self.innerrel, lookup)
-                .filter(|_| by_index::is_for_heap(self.innerrel, inner.oid(), cost))
+            let times = (*self.outerrel).rows.max(1.0);
+            match lookup.is_for_heap(self.root, times) {
+                true => lookup.price_in_memory(self.root),
+                false => None,
+            }
         }
     }
 
@@ -180,11 +170,7 @@ impl Join {
     ///
     /// # Safety
     /// As for [`Join::offer`]; a look-up of the inner table.
-    unsafe fn price_in_order(
-        &self,
-        inner: &PlannedTable<'_>,
-        lookup: *mut pg_sys::Path,
-    ) -> Option<f64> {
+    unsafe fn price_in_order(&self, lookup: *mut pg_sys::Path) -> Option<f64> {
         // SAFETY: planner structures; the tag tells the type.
         unsafe {
             if !is_table(self.outerrel) || (*lookup).type_ != pg_sys::NodeTag::T_IndexPath {
@@ -196,11 +182,13 @@ impl Join {
                 return None;
             }
             let (inner_column, outer_column) = self.first_columns(lookup)?;
+            let inner = PlannedTable::of(self.root, self.innerrel);
+            scanner()?.least_cost(&inner)?;
             let follows = |planned: &PlannedTable<'_>, column: usize| {
                 correlation(planned.open().table(), column).abs() >= IN_ORDER
             };
             let outer = PlannedTable::of(self.root, self.outerrel);
-            if !follows(inner, inner_column) || !follows(&outer, outer_column) {
+            if !follows(&inner, inner_column) || !follows(&outer, outer_column) {
                 return None;
             }
             let (units, selectivity) = (unit_costs(), (*lookup).indexselectivity);
@@ -310,8 +298,8 @@ impl Join {
 /// The prices of a look-up that are other than PostgreSQL's.
 struct Prices {
     /// If the outer rows come in their order.
-    in_order: Option<f64>,
-    in_memory: Option<f64>,
+    in_order: Option<Price>,
+    in_memory: Option<Price>,
 }
 
 impl Prices {
@@ -319,35 +307,13 @@ impl Prices {
     ///
     /// # Safety
     /// Paths of the planner's, which is running: a look-up, and one without parameters.
-    unsafe fn copy(
-        &self,
-        lookup: *mut pg_sys::Path,
-        outer: *mut pg_sys::Path,
-    ) -> Option<*mut pg_sys::Path> {
-        // SAFETY: planner structures; a copy in the planner's memory.
-        unsafe {
-            let in_order = self.in_order.filter(|_| returns_in_order(outer));
-            let prices = in_order.into_iter().chain(self.in_memory);
-            let price = prices.min_by(f64::total_cmp)?;
-            (price < (*lookup).total_cost).then(|| copy_at(lookup, price))
-        }
-    }
-}
-
-/// # Safety
-/// A look-up of the planner's, which is running.
-unsafe fn copy_at(lookup: *mut pg_sys::Path, price: f64) -> *mut pg_sys::Path {
-    // SAFETY: the tag tells the type; a copy in the planner's memory.
-    unsafe {
-        let size = match (*lookup).type_ {
-            pg_sys::NodeTag::T_IndexPath => size_of::<pg_sys::IndexPath>(),
-            _ => size_of::<pg_sys::BitmapHeapPath>(),
-        };
-        let copy = pg_sys::palloc0(size).cast::<pg_sys::Path>();
-        copy.cast::<u8>()
-            .copy_from_nonoverlapping(lookup.cast(), size);
-        by_index::set_total(copy, price);
-        copy
+    unsafe fn copy(&self, lookup: &Lookup, outer: *mut pg_sys::Path) -> Option<*mut pg_sys::Path> {
+        let in_order = self.in_order.as_ref();
+        // SAFETY: as for this function.
+        let in_order = in_order.filter(|_| unsafe { returns_in_order(outer) });
+        let prices = in_order.into_iter().chain(&self.in_memory);
+        let least = prices.min_by(|a, b| a.total.total_cmp(&b.total))?;
+        (least.total < lookup.cost()).then(|| lookup.copy_at(least))
     }
 }
 

@@ -35,6 +35,7 @@ pub(crate) mod by_index;
 mod cursors;
 mod exec;
 mod explain;
+mod lookup;
 mod lookup_joins;
 mod node;
 pub(crate) mod others;
