@@ -25,6 +25,8 @@ EXPLAIN (COSTS OFF) SELECT count(*) FROM p WHERE EXISTS (SELECT FROM l WHERE pid
 EXPLAIN (COSTS OFF) SELECT count(*) FROM p WHERE id < 200 AND EXISTS (SELECT FROM shuffled WHERE pid = id AND a < b);
 EXPLAIN (COSTS OFF) SELECT sum(s.a) FROM p JOIN shuffled s ON s.pid = 1 + p.day AND s.nr = 2 WHERE id < 200;
 EXPLAIN (COSTS OFF) SELECT sum(s.a) FROM p JOIN l ON l.pid = p.id JOIN shuffled s ON s.pid = 1 + p.day AND s.nr = l.nr WHERE p.id < 100;
+-- For rows that were made distinct first.
+EXPLAIN (COSTS OFF) SELECT sum(a) FROM shuffled WHERE pid IN (SELECT 1 + day FROM p WHERE id < 100);
 -- A scan by column is what these would be otherwise.
 SET enable_nestloop = off;
 EXPLAIN (COSTS OFF) SELECT sum(s.a) FROM p JOIN shuffled s ON s.pid = 1 + p.day AND s.nr = 2 WHERE id < 200;
@@ -90,11 +92,13 @@ SELECT * FROM alike('SELECT (count(*), sum(id), sum(a)) FROM @p JOIN @l ON pid =
 SELECT * FROM alike('SELECT (count(*), sum(p.id), sum(l.a), sum(m.b)) FROM @p p JOIN @l l ON l.pid = p.id JOIN @l m ON m.pid = p.id AND m.nr = l.nr WHERE day < 50');
 SELECT * FROM alike('SELECT (count(*), sum(s.a), sum(s.b), sum(p.id)) FROM @p p JOIN @shuffled s ON s.pid = 1 + p.day WHERE id < 200');
 SELECT * FROM alike('SELECT (count(*), sum(p.id)) FROM @p p WHERE id < 200 AND NOT EXISTS (SELECT FROM @shuffled WHERE pid = 1 + p.day AND a < b)');
+SELECT * FROM alike('SELECT (count(*), sum(a), sum(b), sum(pid)) FROM @shuffled WHERE pid IN (SELECT 1 + day FROM @p WHERE id < 100)');
+SELECT * FROM alike('SELECT (count(*), sum(a), sum(b), sum(pid)) FROM @shuffled s WHERE (pid, nr) IN (SELECT 1 + day, 1 + id % 5 FROM @p WHERE id < 500)');
 SELECT * FROM alike('SELECT (count(*), sum(x.id), sum(x.n)) FROM (SELECT id, (SELECT sum(a) FROM @l WHERE pid = id) n FROM @p WHERE day < 50) x');
 
 -- Rows that were changed, in the transaction that changed them and after it; rows that are locked.
 BEGIN;
-UPDATE l SET a = b WHERE nr = 2; UPDATE hl SET a = b WHERE nr = 2;
+UPDATE l SET a = b WHERE nr = 2; UPDATE hl SET a = b WHERE nr = 2; UPDATE parts SET a = b WHERE nr = 2;
 DELETE FROM p WHERE id % 7 = 0; DELETE FROM hp WHERE id % 7 = 0;
 SELECT * FROM alike('SELECT (count(*), sum(id)) FROM @p WHERE day < 50 AND EXISTS (SELECT FROM @l WHERE pid = id AND a < b)');
 COMMIT;
@@ -109,6 +113,8 @@ SET parallel_tuple_cost = 0;
 EXPLAIN (COSTS OFF) SELECT count(*) FROM p WHERE day < 50 AND EXISTS (SELECT FROM l WHERE pid = id AND a < b);
 SELECT * FROM alike('SELECT (count(*), sum(id)) FROM @p WHERE day < 50 AND EXISTS (SELECT FROM @l WHERE pid = id AND a < b)');
 SELECT * FROM alike('SELECT (count(*), sum(id), sum(a), count(b)) FROM @p LEFT JOIN @l ON pid = id AND a < b WHERE day < 50');
+SELECT * FROM alike('SELECT (count(*), sum(s.a), sum(s.b), sum(p.id)) FROM @p p JOIN @parts s ON s.pid = 1 + p.day WHERE id < 2000');
+SELECT * FROM alike('SELECT (count(*), sum(p.id)) FROM @p p WHERE id < 2000 AND EXISTS (SELECT FROM @parts WHERE pid = p.id AND a < b)');
 
 -- Switched off as nested loops are.
 SET max_parallel_workers_per_gather = 0;

@@ -92,25 +92,27 @@ unsafe fn surely_faster(
         plain
             .filter_map(|path| Some((path, price_in_memory(rel, path)?)))
             .filter(|&(_, price)| price < cost)
-            .filter(|&(path, _)| is_for_heap(&[(rel, table)], (*path).total_cost))
+            .filter(|&(path, _)| is_for_heap(&[(rel, table)], (*path).total_cost, 0.0))
             .collect()
     }
 }
 
 /// Whether look-ups by index that cost so much are cheaper than scans of their tables would be if
-/// these were heap's.
+/// these were heap's, and something else was done with each row, at this price.
 ///
 /// # Safety
 /// The planner's, of plain tables.
 pub(super) unsafe fn is_for_heap(
     tables: &[(*const pg_sys::RelOptInfo, pg_sys::Oid)],
     cost: f64,
+    row_price: f64,
 ) -> bool {
     let scan = |rel: &pg_sys::RelOptInfo, row_width: i32| {
         let bytes = rel.tuples * (TUPLE_OVERHEAD_BYTES + f64::from(row_width));
         let pages = bytes / f64::from(PAGE_BYTES);
         // SAFETY: plain reads of settings.
-        unsafe { pages * pg_sys::seq_page_cost + rel.tuples * pg_sys::cpu_tuple_cost }
+        let (page, row) = unsafe { (pg_sys::seq_page_cost, pg_sys::cpu_tuple_cost) };
+        pages * page + rel.tuples * (row + rel.baserestrictcost.per_tuple + row_price)
     };
     // SAFETY: as for this function.
     unsafe {

@@ -74,7 +74,8 @@ impl Lookup {
         unsafe { (*self.path).total_cost }
     }
 
-    /// Whether the rows would be looked up so many times, rather than scanned, if they were heap's.
+    /// Whether the rows would be looked up so many times, rather than scanned and looked for in a
+    /// hash table, if they were heap's.
     ///
     /// # Safety
     /// `root` is the query level that is being planned.
@@ -86,7 +87,7 @@ impl Lookup {
                 (rel.cast_const(), PlannedTable::of(root, rel).oid())
             };
             let tables: Vec<_> = self.leaves.iter().map(table).collect();
-            by_index::is_for_heap(&tables, self.cost() * times)
+            by_index::is_for_heap(&tables, self.cost() * times, pg_sys::cpu_operator_cost)
         }
     }
 

@@ -20,6 +20,8 @@
 //! The order is known by statistics: correlations of both columns, a scan of the outer table that
 //! returns rows in their order. Tables without cold rows are planned as PostgreSQL plans them.
 
+use std::cell::OnceCell;
+
 use pgrx::{PgList, pg_guard, pg_sys};
 
 use super::lookup::{Lookup, Price};
@@ -90,9 +92,15 @@ impl Join {
     /// # Safety
     /// As long as the planner's hook runs.
     unsafe fn may_look_rows_up(&self) -> bool {
-        use pg_sys::JoinType::{JOIN_ANTI, JOIN_INNER, JOIN_LEFT, JOIN_SEMI};
+        use pg_sys::JoinType::{JOIN_ANTI, JOIN_INNER, JOIN_LEFT, JOIN_SEMI, JOIN_UNIQUE_OUTER};
         use pg_sys::RelOptKind::{RELOPT_BASEREL, RELOPT_JOINREL};
-        let types = [JOIN_INNER, JOIN_LEFT, JOIN_SEMI, JOIN_ANTI];
+        let types = [
+            JOIN_INNER,
+            JOIN_LEFT,
+            JOIN_SEMI,
+            JOIN_ANTI,
+            JOIN_UNIQUE_OUTER,
+        ];
         // SAFETY: planner structures.
         unsafe {
             types.contains(&self.jointype)
@@ -112,24 +120,43 @@ impl Join {
             let paths =
                 PgList::<pg_sys::Path>::from_pg((*self.innerrel).cheapest_parameterized_paths);
             let partial = PgList::<pg_sys::Path>::from_pg((*self.outerrel).partial_pathlist);
-            let serial = (*self.outerrel).cheapest_total_path;
+            let serial = self.outer_path();
             let lookups = paths.iter_ptr().filter_map(|path| self.lookup(path));
             for lookup in lookups {
                 let prices = Prices {
                     in_order: self.price_in_order(lookup.path()).map(Price::of_one),
-                    in_memory: self.price_in_memory(&lookup),
+                    in_memory: OnceCell::new(),
                 };
                 if (*serial).param_info.is_null()
-                    && let Some(copy) = prices.copy(&lookup, serial)
+                    && let Some(copy) = prices.copy(self.root, &lookup, serial)
                 {
                     pg_sys::add_path(self.joinrel, self.nested_loop(serial, copy));
                 }
                 if let Some(outer) = partial.get_ptr(0)
                     && self.may_be_partial(lookup.path())
-                    && let Some(copy) = prices.copy(&lookup, outer)
+                    && let Some(copy) = prices.copy(self.root, &lookup, outer)
                 {
                     pg_sys::add_partial_path(self.joinrel, self.nested_loop(outer, copy));
                 }
+            }
+        }
+    }
+
+    /// The path of the outer rows that are not shared by workers: without duplicates, if the join
+    /// is one with distinct rows (`IN` of rows that are fewer).
+    ///
+    /// # Safety
+    /// As for [`Join::offer`].
+    unsafe fn outer_path(&self) -> *mut pg_sys::Path {
+        // SAFETY: planner structures; the planner has made this path before, and keeps it.
+        unsafe {
+            let path = (*self.outerrel).cheapest_total_path;
+            match self.jointype {
+                pg_sys::JoinType::JOIN_UNIQUE_OUTER => {
+                    let semijoin = (*self.extra).sjinfo;
+                    pg_sys::create_unique_path(self.root, self.outerrel, path, semijoin).cast()
+                }
+                _ => path,
             }
         }
     }
@@ -144,22 +171,6 @@ impl Join {
             let parameters = (*path).param_info.as_ref()?;
             match pg_sys::bms_is_subset(parameters.ppi_req_outer, (*self.outerrel).relids) {
                 true => Lookup::of(path),
-                false => None,
-            }
-        }
-    }
-
-    /// The price of a look-up if all pages are in memory; `None` if heap's rows would rather be
-    /// scanned than looked up so often.
-    ///
-    /// # Safety
-    /// As for [`Join::offer`]; a look-up of the inner table.
-    unsafe fn price_in_memory(&self, lookup: &Lookup) -> Option<Price> {
-        // SAFETY: planner structures.
-        unsafe {
-            let times = (*self.outerrel).rows.max(1.0);
-            match lookup.is_for_heap(self.root, times) {
-                true => lookup.price_in_memory(self.root),
                 false => None,
             }
         }
@@ -251,6 +262,7 @@ impl Join {
         // SAFETY: planner structures.
         unsafe {
             (*self.joinrel).consider_parallel
+                && self.jointype != pg_sys::JoinType::JOIN_UNIQUE_OUTER
                 && (*self.joinrel).lateral_relids.is_null()
                 && (*lookup).parallel_safe
         }
@@ -268,10 +280,13 @@ impl Join {
         let Join {
             root,
             joinrel,
-            jointype,
             extra,
             ..
         } = *self;
+        let jointype = match self.jointype {
+            pg_sys::JoinType::JOIN_UNIQUE_OUTER => pg_sys::JoinType::JOIN_INNER,
+            other => other,
+        };
         let mut workspace = pg_sys::JoinCostWorkspace::default();
         // SAFETY: planner structures; the path is made in the planner's memory.
         unsafe {
@@ -299,21 +314,36 @@ impl Join {
 struct Prices {
     /// If the outer rows come in their order.
     in_order: Option<Price>,
-    in_memory: Option<Price>,
+    /// If all pages are in memory.
+    in_memory: OnceCell<Option<Price>>,
 }
 
 impl Prices {
-    /// A copy of the look-up for these outer rows, if one of the prices is lower than its own.
+    /// A copy of the look-up for these outer rows, if one of the prices is lower than its own. That
+    /// of rows in memory counts if heap's rows would be looked up so often, rather than scanned: by
+    /// one of the workers, if these share the outer rows, since a scan's pages cost each of them
+    /// the same.
     ///
     /// # Safety
     /// Paths of the planner's, which is running: a look-up, and one without parameters.
-    unsafe fn copy(&self, lookup: &Lookup, outer: *mut pg_sys::Path) -> Option<*mut pg_sys::Path> {
-        let in_order = self.in_order.as_ref();
+    unsafe fn copy(
+        &self,
+        root: *mut pg_sys::PlannerInfo,
+        lookup: &Lookup,
+        outer: *mut pg_sys::Path,
+    ) -> Option<*mut pg_sys::Path> {
         // SAFETY: as for this function.
-        let in_order = in_order.filter(|_| unsafe { returns_in_order(outer) });
-        let prices = in_order.into_iter().chain(&self.in_memory);
-        let least = prices.min_by(|a, b| a.total.total_cmp(&b.total))?;
-        (least.total < lookup.cost()).then(|| lookup.copy_at(least))
+        unsafe {
+            let in_order = self.in_order.as_ref();
+            let in_order = in_order.filter(|_| returns_in_order(outer));
+            let in_memory = match lookup.is_for_heap(root, (*outer).rows.max(1.0)) {
+                true => self.in_memory.get_or_init(|| lookup.price_in_memory(root)),
+                false => &None,
+            };
+            let prices = in_order.into_iter().chain(in_memory);
+            let least = prices.min_by(|a, b| a.total.total_cmp(&b.total))?;
+            (least.total < lookup.cost()).then(|| lookup.copy_at(least))
+        }
     }
 }
 
