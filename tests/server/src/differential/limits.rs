@@ -21,6 +21,9 @@ pub(super) enum Limit {
     OtherPlan,
     /// An index returns rows with equal keys in the order of their TIDs.
     OtherPlaces,
+    /// PostgreSQL checks the foreign key of a changed row again if the transaction has written the
+    /// row itself, as it does with all rows where it rewrites the table: from howdah to heap.
+    RowsMoved,
     /// A fault of PostgreSQL 18.6, not of howdah: a heap loses rows that were inserted and updated
     /// by the transaction that clusters their table, if it has rolled back to a savepoint before
     /// the update.
@@ -48,6 +51,9 @@ impl Limit {
             }
             Limit::OtherPlan => "a cursor's plan used an index in one world only",
             Limit::OtherPlaces => "heap does the same with its rows at other places",
+            Limit::RowsMoved => {
+                "55006: SET ACCESS METHOD has written the rows in one world, so that a trigger waits"
+            }
             Limit::HeapLoses => "heap loses rows: CLUSTER behind ROLLBACK TO",
         }
     }
@@ -71,6 +77,9 @@ impl Player<'_> {
         ours: &Ended,
         heaps: &Ended,
     ) -> anyhow::Result<Option<Limit>> {
+        if self.has_moved && has_pending_events(ours) && !has_pending_events(heaps) {
+            return Ok(Some(Limit::RowsMoved));
+        }
         // Both statements wait for a prepared transaction.
         if self.meets_group_lock(text, &[], ours, heaps)? {
             return Ok(Some(Limit::GroupLocked));
@@ -97,25 +106,29 @@ impl Player<'_> {
             waiting_count,
             group_holders,
         } = situation;
-        Ok(if self.meets_lost_way(ours, heaps) {
-            Some(Limit::WaysLost)
-        } else if self.meets_group_lock(text, group_holders, ours, heaps)? {
-            Some(Limit::GroupLocked)
-        } else if (self.arbiter_asked || self.has_compacted)
-            && self.serialization_fails(ours, heaps)
-        {
-            Some(Limit::CoarseReads)
-        } else if self.only_heap_waits(text, session, heaps) {
-            Some(Limit::HeapWaits)
-        } else if self.only_heap_queues(text, session) {
-            Some(Limit::HeapQueues)
-        } else if self.has_compacted && needs_new_plan(heaps) && !needs_new_plan(ours) {
-            Some(Limit::PlanMadeAnew)
-        } else if waiting_count >= 2 && has_woken(session, ours, heaps) {
-            Some(Limit::Raced)
-        } else {
-            None
-        })
+        Ok(
+            if self.has_moved && has_pending_events(ours) && !has_pending_events(heaps) {
+                Some(Limit::RowsMoved)
+            } else if self.meets_lost_way(ours, heaps) {
+                Some(Limit::WaysLost)
+            } else if self.meets_group_lock(text, group_holders, ours, heaps)? {
+                Some(Limit::GroupLocked)
+            } else if (self.arbiter_asked || self.has_compacted)
+                && self.serialization_fails(ours, heaps)
+            {
+                Some(Limit::CoarseReads)
+            } else if self.only_heap_waits(text, session, heaps) {
+                Some(Limit::HeapWaits)
+            } else if self.only_heap_queues(text, session) {
+                Some(Limit::HeapQueues)
+            } else if self.has_compacted && needs_new_plan(heaps) && !needs_new_plan(ours) {
+                Some(Limit::PlanMadeAnew)
+            } else if waiting_count >= 2 && has_woken(session, ours, heaps) {
+                Some(Limit::Raced)
+            } else {
+                None
+            },
+        )
     }
 
     /// Whether a session with an old snapshot failed on a row whose link was lost since, and did
@@ -332,6 +345,14 @@ fn needs_new_plan(ended: &Ended) -> bool {
     ended.iter().any(|(_, outcome)| {
         matches!(outcome, Outcome::Error(refusal)
             if refusal.sqlstate == "42804" && refusal.tells("when preparing the plan"))
+    })
+}
+
+/// Whether a statement was refused because triggers of the table are still to run.
+fn has_pending_events(ended: &Ended) -> bool {
+    ended.iter().any(|(_, outcome)| {
+        matches!(outcome, Outcome::Error(refusal)
+            if refusal.sqlstate == "55006" && refusal.tells("pending trigger events"))
     })
 }
 

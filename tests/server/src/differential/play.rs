@@ -42,6 +42,7 @@ pub(super) fn play(
         blocks: vec![Block::None; script.session_count],
         arbiter_asked: false,
         has_compacted: workers_compact,
+        has_moved: false,
         rolled_back_to: false,
         tally,
     };
@@ -85,6 +86,8 @@ pub(super) struct Player<'p> {
     pub(super) arbiter_asked: bool,
     /// Whether there may be cold rows.
     pub(super) has_compacted: bool,
+    /// Whether a table was given another access method, which may be its own in one world.
+    pub(super) has_moved: bool,
     /// Whether the only session has rolled back a part of its transaction.
     rolled_back_to: bool,
     tally: &'p mut Tally,
@@ -118,6 +121,7 @@ impl Player<'_> {
     }
 
     fn sql(&mut self, session: usize, text: &str) -> anyhow::Result<Verdict> {
+        self.has_moved |= text.contains("SET ACCESS METHOD");
         if self.howdah.sessions[session].is_busy {
             return Ok(Verdict::Agreed);
         }
