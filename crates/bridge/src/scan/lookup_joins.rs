@@ -14,7 +14,7 @@
 //!               inner rows   neighbours: each page is fetched once, after the one before
 //!
 //!   in memory   any outer rows, so few that heap's rows would be looked up: as if no page had to
-//!               be read from a disk (by_index)
+//!               be read from a disk (by_index); in partitions too (lookup)
 //! ```
 //!
 //! The order is known by statistics: correlations of both columns, a scan of the outer table that
