@@ -77,7 +77,7 @@ impl Player<'_> {
         ours: &Ended,
         heaps: &Ended,
     ) -> anyhow::Result<Option<Limit>> {
-        if self.has_moved && has_pending_events(ours) && !has_pending_events(heaps) {
+        if self.meets_moved_rows(ours, heaps) {
             return Ok(Some(Limit::RowsMoved));
         }
         // Both statements wait for a prepared transaction.
@@ -106,29 +106,33 @@ impl Player<'_> {
             waiting_count,
             group_holders,
         } = situation;
-        Ok(
-            if self.has_moved && has_pending_events(ours) && !has_pending_events(heaps) {
-                Some(Limit::RowsMoved)
-            } else if self.meets_lost_way(ours, heaps) {
-                Some(Limit::WaysLost)
-            } else if self.meets_group_lock(text, group_holders, ours, heaps)? {
-                Some(Limit::GroupLocked)
-            } else if (self.arbiter_asked || self.has_compacted)
-                && self.serialization_fails(ours, heaps)
-            {
-                Some(Limit::CoarseReads)
-            } else if self.only_heap_waits(text, session, heaps) {
-                Some(Limit::HeapWaits)
-            } else if self.only_heap_queues(text, session) {
-                Some(Limit::HeapQueues)
-            } else if self.has_compacted && needs_new_plan(heaps) && !needs_new_plan(ours) {
-                Some(Limit::PlanMadeAnew)
-            } else if waiting_count >= 2 && has_woken(session, ours, heaps) {
-                Some(Limit::Raced)
-            } else {
-                None
-            },
-        )
+        Ok(if self.meets_moved_rows(ours, heaps) {
+            Some(Limit::RowsMoved)
+        } else if self.meets_lost_way(ours, heaps) {
+            Some(Limit::WaysLost)
+        } else if self.meets_group_lock(text, group_holders, ours, heaps)? {
+            Some(Limit::GroupLocked)
+        } else if (self.arbiter_asked || self.has_compacted)
+            && self.serialization_fails(ours, heaps)
+        {
+            Some(Limit::CoarseReads)
+        } else if self.only_heap_waits(text, session, heaps) {
+            Some(Limit::HeapWaits)
+        } else if self.only_heap_queues(text, session) {
+            Some(Limit::HeapQueues)
+        } else if self.has_compacted && needs_new_plan(heaps) && !needs_new_plan(ours) {
+            Some(Limit::PlanMadeAnew)
+        } else if waiting_count >= 2 && has_woken(session, ours, heaps) {
+            Some(Limit::Raced)
+        } else {
+            None
+        })
+    }
+
+    /// Whether triggers are still to run, for which a statement was refused, because rows were
+    /// written anew; on heap they are not.
+    fn meets_moved_rows(&self, ours: &Ended, heaps: &Ended) -> bool {
+        self.has_moved && has_pending_events(ours) && !has_pending_events(heaps)
     }
 
     /// Whether a session with an old snapshot failed on a row whose link was lost since, and did
