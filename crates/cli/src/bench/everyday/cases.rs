@@ -80,7 +80,7 @@ const fn of(divisor: u64, case: Case) -> Case {
     Case { divisor, ..case }
 }
 
-pub(super) const CASES: [Case; 47] = [
+pub(super) const CASES: [Case; 53] = [
     case(
         "one row by key",
         "SELECT id, k, c, pad FROM {noise} WHERE id = $1",
@@ -448,6 +448,66 @@ pub(super) const CASES: [Case; 47] = [
         Argument::None,
         5,
         SCAN,
+    ),
+    of(
+        20,
+        case(
+            "addresses and ranges by a secondary index",
+            "SELECT id, address, net, span, hours, flags FROM {places} WHERE place = $1 % 1000",
+            ONE,
+            200,
+            BY_INDEX,
+        ),
+    ),
+    of(
+        20,
+        case(
+            "locks on 100 scattered rows",
+            "SELECT count(*) FROM (SELECT FROM {places} WHERE id = ANY ($1) FOR UPDATE) locked",
+            Argument::Keys(100),
+            50,
+            BY_INDEX,
+        ),
+    ),
+    of(
+        20,
+        case(
+            "DELETE of 100 rows by key range",
+            "DELETE FROM {places} WHERE id BETWEEN $1 AND $1 + 99",
+            HUNDRED,
+            20,
+            BY_INDEX,
+        ),
+    ),
+    of(
+        20,
+        case(
+            "DELETE of 100 scattered rows",
+            "DELETE FROM {places} WHERE id = ANY ($1)",
+            Argument::Keys(100),
+            50,
+            BY_INDEX,
+        ),
+    ),
+    of(
+        20,
+        case(
+            "300 rows joined with eight partitions",
+            "SELECT count(*), max(s.t) FROM generate_series($1, $1 + 29900, 100) g JOIN {split} s ON s.id = g % (SELECT max(id) FROM {split}) + 1",
+            ONE,
+            50,
+            BY_INDEX,
+        ),
+    ),
+    of(
+        20,
+        case(
+            "20 rows that eight partitions have as well",
+            "SELECT n.id, (SELECT s.t FROM {split} s WHERE s.id = n.id) FROM {noise} n WHERE n.id BETWEEN $1 AND $1 + 19 AND EXISTS (SELECT FROM {split} s WHERE s.id = n.id)",
+            HUNDRED,
+            50,
+            BY_INDEX,
+        ),
     ),
     case(
         "200 partitions: count and max",

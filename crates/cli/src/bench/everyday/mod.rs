@@ -25,7 +25,7 @@ use super::statement::{Rows, ask, first_difference};
 use super::{Options, Side};
 use crate::progress::{Counting, Progress};
 
-const TABLES: [&str; 9] = [
+const TABLES: [&str; 11] = [
     "noise",
     "child",
     "wide",
@@ -34,12 +34,14 @@ const TABLES: [&str; 9] = [
     "usertable",
     "grouped",
     "texts",
+    "places",
+    "split",
     "part",
 ];
 
 /// The tables that are compared at the end; the child's identity column counts the same on both
 /// sides.
-const CHANGED: [&str; 4] = ["noise", "child", "usertable", "grouped"];
+const CHANGED: [&str; 5] = ["noise", "child", "usertable", "grouped", "places"];
 
 pub(super) fn measure(client: &mut Client, options: &Options) -> anyhow::Result<Vec<Figure>> {
     tables::make(client, options.rows, &TABLES)?;

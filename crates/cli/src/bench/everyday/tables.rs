@@ -11,6 +11,8 @@
 //! | `usertable` | a tenth | YCSB's: a text key and ten fields of 100 characters |
 //! | `grouped` | a twentieth | the same; howdah's fields lie side by side |
 //! | `texts` | a fortieth | a text key, eight texts of 20 to 120 characters, side by side too |
+//! | `places` | a twentieth | a key, a place, addresses, networks, ranges and bit strings |
+//! | `split` | a twentieth | eight partitions by hash of their key |
 //! | `part` | 200 × 1,000 | partitions by range, and an index on another column |
 
 use postgres::Client;
@@ -22,6 +24,8 @@ use crate::units;
 /// Partitions of `part`, and rows of each.
 const PARTITIONS: u64 = 200;
 const PARTITION_ROWS: u64 = 1_000;
+/// Partitions of `split`.
+const HASH_PARTITIONS: u64 = 8;
 
 /// Words of the texts.
 const WORDS: &str = "'the','quick','brown','fox','jumps','over','a','lazy','dog','while','cloud','river',\
@@ -173,6 +177,20 @@ fn tables() -> Vec<Table> {
             indexes: "CREATE INDEX ON {table} (place)",
             options: "",
         },
+        Table {
+            name: "places",
+            columns: "id integer PRIMARY KEY, place integer NOT NULL, address inet NOT NULL, net cidr NOT NULL, \
+                      span int4range NOT NULL, hours tstzrange NOT NULL, flags bit varying(64) NOT NULL"
+                .to_owned(),
+            values: "i::integer, (i * 7919 % 1000)::integer, '10.0.0.0'::inet + i * 31 % 16777216, \
+                     network(set_masklen('172.16.0.0'::inet + i % 1048576, 24))::cidr, int4range((i % 1000)::integer, (i % 1000 + i % 77 + 1)::integer), \
+                     tstzrange('2024-01-01 00:00+00'::timestamptz + i * interval '7 minutes', '2024-01-01 00:00+00'::timestamptz + (i + i % 9 + 1) * interval '7 minutes'), \
+                     (i * 2654435761 % 4294967296)::bit(40)::bit varying(64)"
+                .to_owned(),
+            divisor: 20,
+            indexes: "CREATE INDEX ON {table} (place)",
+            options: "",
+        },
         of_users("usertable", 10, ""),
         of_users(
             "grouped",
@@ -224,6 +242,9 @@ pub(super) fn make(client: &mut Client, rows: u64, names: &[&str]) -> anyhow::Re
         if names.contains(&"part") {
             make_partitions(client, side)?;
         }
+        if names.contains(&"split") {
+            make_hash_partitions(client, side, rows / 20)?;
+        }
     }
     client.batch_execute("CHECKPOINT")?;
     progress.finish(&format!("{} rows", units::count(rows)));
@@ -270,6 +291,29 @@ fn make_partitions(client: &mut Client, side: Side) -> anyhow::Result<()> {
     client.batch_execute(&sql)?;
     for number in 0..PARTITIONS {
         settle(client, side, &format!("{parent}_{number}"))?;
+    }
+    client.batch_execute(&format!("ANALYZE {parent}"))?;
+    Ok(())
+}
+
+fn make_hash_partitions(client: &mut Client, side: Side, rows: u64) -> anyhow::Result<()> {
+    let parent = name("split", side);
+    let partition = |number: u64| format!("{parent}_{number}");
+    client.batch_execute(&format!(
+        "CREATE TABLE {parent} (id integer, v integer, t text, PRIMARY KEY (id)) PARTITION BY HASH (id)"
+    ))?;
+    for number in 0..HASH_PARTITIONS {
+        client.batch_execute(&format!(
+            "CREATE TABLE {} PARTITION OF {parent} FOR VALUES WITH (MODULUS {HASH_PARTITIONS}, REMAINDER {number}) USING {}",
+            partition(number),
+            side.name()
+        ))?;
+    }
+    client.batch_execute(&format!(
+        "INSERT INTO {parent} SELECT i, i * 7919::bigint % 100003, 'text ' || md5(i::text) FROM generate_series(1, {rows}) i"
+    ))?;
+    for number in 0..HASH_PARTITIONS {
+        settle(client, side, &partition(number))?;
     }
     client.batch_execute(&format!("ANALYZE {parent}"))?;
     Ok(())
