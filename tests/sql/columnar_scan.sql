@@ -130,6 +130,34 @@ SELECT predicate, d.* FROM unnest(ARRAY[
     'i4 = random()::int * 0 + 7', 'false', 'ctid IS NOT NULL', 'tableoid = ''c''::regclass OR tableoid = ''h''::regclass', 'true'
 ]) WITH ORDINALITY q(predicate, place), differ(predicate) d ORDER BY place;
 
+-- Joined by OR and AND: on one column row groups evaluate all of it, with NULL among the values and zones that are left out.
+CREATE TEMP TABLE joined AS SELECT place, at, q.predicate FROM unnest(ARRAY['id', 'i2', 'i4', 'i8', 'f4', 'f8', 'n', 'n2', 'd', 'ts', 'tz', 'tm', 'u', 't', 'v', 'p', 'by', 'm', 'o', 'ch']) WITH ORDINALITY c(name, place),
+    LATERAL (SELECT quote_literal((array_agg(x ORDER BY k))[1]), quote_literal((array_agg(x ORDER BY k))[2]), quote_literal((array_agg(x ORDER BY k))[3])
+        FROM (VALUES (1, 7), (2, 1500), (3, 29000)) w(k, wanted), LATERAL (SELECT to_jsonb(h) ->> c.name AS x FROM h WHERE h.id = wanted) of_row) picked(a, b, c),
+    LATERAL unnest(ARRAY[
+        format('%1$s < %2$s OR %1$s > %4$s', name, a, b, c), format('%1$s = %3$s OR %1$s IS NULL', name, a, b, c),
+        format('(%1$s >= %2$s AND %1$s < %3$s) OR %1$s = %4$s OR (%1$s > %3$s AND %1$s <> %4$s AND %1$s IS NOT NULL)', name, a, b, c),
+        format('NOT (%1$s < %2$s OR %1$s = %3$s)', name, a, b, c), format('%1$s = %2$s OR %1$s IN (%3$s, NULL, %4$s) OR %1$s = NULL', name, a, b, c)]) WITH ORDINALITY q(predicate, at);
+SELECT at, d.pushed, count(*), sum(differing) AS differing, sum(rows) > 0 AS has_rows FROM joined, differ(predicate) d GROUP BY 1, 2 ORDER BY 1, 2;
+SET howdah.vectorized = on;
+SELECT at, count(*), sum(differing) AS differing, sum(rows) > 0 AS has_rows FROM joined, differ(predicate) d GROUP BY 1 ORDER BY 1;
+SET howdah.vectorized = off;
+SELECT predicate, d.* FROM unnest(ARRAY[
+    't LIKE ''text 1%'' OR t LIKE ''%7'' OR t = ''ä''', 't NOT LIKE ''text%'' OR t IS NULL', 'b OR b IS NULL', 'NOT b OR b IS UNKNOWN', 'n = ''NaN'' OR n < 1', 'n > 1e49 OR n IS NULL',
+    'i4 = 7 OR i2 = 9', 'i4 < 10 OR i4 = (SELECT 14)', 'i4 < 10 OR i4 = i2', 'i4 < 10 OR i4 > 990 + length(t)', 'id < 10 OR i4 % 2 = 0', 'id < 100 OR id > 50000 OR t = ''x''',
+    '(id < 100 OR id > 50500) AND (i4 = 7 OR i4 > 990) AND (t IS NULL OR t > '''')', 'i4 <> ALL (''{}'') OR i4 = 1', 'i4 = ANY (NULL::int[]) OR i4 = 7', 'd < timestamp ''2024-01-05 12:00'' OR d >= timestamp ''2025-01-20 00:00''']) WITH ORDINALITY q(predicate, place),
+    differ(predicate) d ORDER BY place;
+-- A part that PostgreSQL would not come to must not fail; parameters are values.
+SELECT count(*) FROM c WHERE id > 0 OR id = 30000 / (SELECT 0);
+SET plan_cache_mode = force_generic_plan;
+PREPARE divided(int, int) AS SELECT count(*) FROM c WHERE id < $1 OR id = 30000 / $2;
+EXECUTE divided(100000, 0); EXECUTE divided(10, 2);
+PREPARE given(int, int) AS SELECT count(*) FROM c WHERE id < $1 OR id > $2;
+EXPLAIN (COSTS OFF) EXECUTE given(10, 50590);
+EXECUTE given(10, 50590); EXECUTE given(NULL, 50590); EXECUTE given(NULL, NULL);
+RESET plan_cache_mode;
+EXPLAIN (ANALYZE, COSTS OFF, TIMING OFF, SUMMARY OFF, BUFFERS OFF) SELECT id FROM c WHERE id < 10 OR id BETWEEN 25000 AND 25003;
+
 -- Long lists of every type, with NULL and the edges among them, and one that is longer than any that groups compare with.
 SELECT predicate, d.* FROM unnest(ARRAY['i2', 'i4', 'i8', 'f4', 'f8', 'n2', 'd', 'ts', 'tz', 'tm', 'u', 't', 'v', 'p', 'by', 'm', 'o', 'ch']) WITH ORDINALITY c(name, place),
     LATERAL unnest(ARRAY[

@@ -11,7 +11,7 @@ use arrow_buffer::BooleanBuffer;
 
 use crate::chunk::Chunk;
 use crate::error::ColumnarError;
-use crate::predicate::Predicate;
+use crate::predicate::{Predicate, Verdict};
 use crate::value::Value;
 
 /// If fewer rows than one in this many are left, only those are decoded.
@@ -29,6 +29,33 @@ pub enum Condition {
 }
 
 impl Condition {
+    /// The predicate, if it is one alone.
+    pub fn predicate(&self) -> Option<&Predicate> {
+        match self {
+            Self::Is(predicate) => Some(predicate),
+            Self::All(_) | Self::Any(_) => None,
+        }
+    }
+
+    /// What is known of the condition on a set of rows of which `of` tells what is known of each
+    /// predicate.
+    pub fn verdict(&self, of: &impl Fn(&Predicate) -> Verdict) -> Verdict {
+        let (conditions, decisive, otherwise) = match self {
+            Self::Is(predicate) => return of(predicate),
+            Self::All(conditions) => (conditions, Verdict::None, Verdict::All),
+            Self::Any(conditions) => (conditions, Verdict::All, Verdict::None),
+        };
+        let mut verdict = otherwise;
+        for condition in conditions {
+            match condition.verdict(of) {
+                found if found == decisive => return decisive,
+                Verdict::Some => verdict = Verdict::Some,
+                _ => {}
+            }
+        }
+        verdict
+    }
+
     /// Whether the condition is true of one value. This is the plain evaluation that every faster
     /// one agrees with; `None` as for [`Predicate::matches`], and where a text pattern is applied
     /// to a value of another type.
@@ -46,6 +73,28 @@ impl Condition {
 }
 
 impl Chunk {
+    /// Where a condition is true in a range (bit 0 is row `rows.start`): among the selected rows,
+    /// or among all of them.
+    ///
+    /// # Errors
+    ///
+    /// As [`filter_selected`](Self::filter_selected).
+    pub fn filter_among(
+        &self,
+        condition: &Condition,
+        rows: Range<usize>,
+        selected: Option<&BooleanBuffer>,
+    ) -> Result<BooleanBuffer, ColumnarError> {
+        match (selected, condition) {
+            (Some(selected), condition) => self.filter_selected(condition, rows, selected),
+            (None, Condition::Is(predicate)) => self.filter(predicate, rows),
+            (None, condition) => {
+                let all = BooleanBuffer::new_set(rows.len());
+                self.filter_selected(condition, rows, &all)
+            }
+        }
+    }
+
     /// Where a condition is true among the selected rows of a range (bit 0 is row `rows.start`).
     /// Rows that are not selected are not evaluated where that saves work, and are never in the
     /// result.
@@ -129,5 +178,46 @@ impl Chunk {
             crate::types::ColumnType::Numeric => ColumnarError::NotComparable,
             ty => ColumnarError::TypeMismatch { ty },
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn verdicts_of_joined_conditions_are_those_of_their_parts_joined() {
+        use Verdict::{All, None, Some};
+        let verdict_of = |predicate: &Predicate| match predicate {
+            Predicate::IsNull => None,
+            Predicate::IsNotNull => All,
+            _ => Some,
+        };
+        let part = |verdict| {
+            Condition::Is(match verdict {
+                None => Predicate::IsNull,
+                All => Predicate::IsNotNull,
+                Some => Predicate::In(Vec::new()),
+            })
+        };
+        for a in [None, Some, All] {
+            for b in [None, Some, All] {
+                let parts = || vec![part(a), part(b)];
+                let all = match (a, b) {
+                    (None, _) | (_, None) => None,
+                    (All, All) => All,
+                    _ => Some,
+                };
+                let any = match (a, b) {
+                    (All, _) | (_, All) => All,
+                    (None, None) => None,
+                    _ => Some,
+                };
+                assert_eq!(Condition::All(parts()).verdict(&verdict_of), all);
+                assert_eq!(Condition::Any(parts()).verdict(&verdict_of), any);
+            }
+        }
+        assert_eq!(Condition::All(Vec::new()).verdict(&verdict_of), All);
+        assert_eq!(Condition::Any(Vec::new()).verdict(&verdict_of), None);
     }
 }

@@ -86,7 +86,10 @@ pub fn raise(table: Oid, error: &ColdError) -> ! {
                     .into(),
             ),
         ),
-        ColdError::NewerRecord { .. } => refuse(
+        ColdError::NewerRecord { .. }
+        | ColdError::Columnar(
+            ColumnarError::Newer { .. } | ColumnarError::UnsupportedVersion { .. },
+        ) => refuse(
             PgSqlErrorCode::ERRCODE_FEATURE_NOT_SUPPORTED,
             format!("could not read cold rows of table {name}: {error}"),
             Some(

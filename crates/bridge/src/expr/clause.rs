@@ -14,6 +14,8 @@ use super::{Node, Truth, nodes};
 pub enum Form<'a> {
     /// A variable: see [`Node::column`].
     Variable,
+    And(Vec<Node<'a>>),
+    Or(Vec<Node<'a>>),
     Not(Node<'a>),
     Is(Node<'a>, Truth),
     IsNull(Node<'a>),
@@ -167,6 +169,21 @@ impl<'a> Node<'a> {
         }
     }
 
+    /// Whether it is a constant or a parameter of the statement: evaluating it cannot fail.
+    pub fn is_given(self) -> bool {
+        // SAFETY: the cast follows the node's tag.
+        unsafe {
+            match (*self.raw).type_ {
+                pg_sys::NodeTag::T_Const => true,
+                pg_sys::NodeTag::T_Param => {
+                    let parameter = &*self.raw.cast::<pg_sys::Param>();
+                    parameter.paramkind == pg_sys::ParamKind::PARAM_EXTERN
+                }
+                _ => false,
+            }
+        }
+    }
+
     /// What a clause looks like.
     pub fn form(self) -> Form<'a> {
         let raw = self.raw;
@@ -176,9 +193,12 @@ impl<'a> Node<'a> {
                 pg_sys::NodeTag::T_Var => Form::Variable,
                 pg_sys::NodeTag::T_BoolExpr => {
                     let logic = &*raw.cast::<pg_sys::BoolExpr>();
-                    match (logic.boolop, nodes(logic.args).first()) {
-                        (pg_sys::BoolExprType::NOT_EXPR, Some(&argument)) => Form::Not(argument),
-                        _ => Form::Other,
+                    let arguments = nodes(logic.args);
+                    match (logic.boolop, arguments.first()) {
+                        (pg_sys::BoolExprType::AND_EXPR, _) => Form::And(arguments),
+                        (pg_sys::BoolExprType::OR_EXPR, _) => Form::Or(arguments),
+                        (_, Some(&argument)) => Form::Not(argument),
+                        (_, None) => Form::Other,
                     }
                 }
                 pg_sys::NodeTag::T_BooleanTest => {

@@ -12,9 +12,9 @@ use howdah_bridge::table::Table;
 
 use super::batch::Batch;
 use super::counts::Counts;
-use super::current_group::{ColumnPredicate, Question};
+use super::current_group::{ColumnCondition, Question};
 use super::operand::{self, Bound};
-use super::pushdown::{Condition, condition_of};
+use super::pushdown::{ColumnTest, condition_of};
 use super::reader::Reader;
 use super::replan;
 use super::units::SharedUnits;
@@ -40,8 +40,8 @@ pub struct ColdScan<'q> {
     view: Option<ColdView<'q>>,
     /// The values of the last batch, by attribute.
     arenas: Vec<Arena>,
-    /// The pushed clauses, and whether each has an operand.
-    conditions: Vec<(Condition, bool)>,
+    /// The pushed clauses.
+    tests: Vec<ColumnTest>,
     question: Question,
     /// The counts of readers that were closed.
     finished: Counts,
@@ -66,7 +66,7 @@ impl<'q> ColdScan<'q> {
             reader: None,
             view: None,
             arenas,
-            conditions: Vec::new(),
+            tests: Vec::new(),
             question: Question::default(),
             finished: Counts::default(),
             published: Counts::default(),
@@ -113,12 +113,11 @@ impl ColdRows for ColdScan<'_> {
 
     fn operands<'a>(&mut self, pushed: &[Node<'a>]) -> Vec<OperandNode<'a>> {
         let mut operands = Vec::new();
-        self.conditions.clear();
+        self.tests.clear();
         for clause in pushed {
             if let Some(pushed) = condition_of(*clause, self.rti, &self.layout) {
-                let has_operand = pushed.operand.is_some();
-                self.conditions.push((pushed.condition, has_operand));
-                operands.extend(pushed.operand);
+                self.tests.push(pushed.tested);
+                operands.extend(pushed.operands);
             }
         }
         operands
@@ -127,20 +126,22 @@ impl ColdRows for ColdScan<'_> {
     fn ask(&mut self, operands: &[Option<Operand<'_>>]) {
         let mut operands = operands.iter().copied();
         let mut question = Question {
-            predicates: Vec::new(),
+            conditions: Vec::new(),
             exact: true,
         };
-        for (condition, has_operand) in &self.conditions {
-            let operand = has_operand.then(|| operands.next().flatten()).flatten();
-            let attribute = condition.attribute;
+        for &ColumnTest {
+            attribute,
+            ref test,
+        } in &self.tests
+        {
             let column = self.layout.attributes[attribute].column_type;
-            let Bound { predicates, exact } = operand::bind(&condition.test, operand, column);
+            let Bound { conditions, exact } = operand::bind(test, &mut operands, column);
             question.exact &= exact;
-            let of_column = |predicate| ColumnPredicate {
+            let of_column = |condition| ColumnCondition {
                 attribute,
-                predicate,
+                condition,
             };
-            (question.predicates).extend(predicates.into_iter().map(of_column));
+            (question.conditions).extend(conditions.into_iter().map(of_column));
         }
         self.question = question;
     }

@@ -287,7 +287,7 @@ pub fn reading(planned: &PlannedTable<'_>) -> Option<Reading> {
         })
         .collect();
     let conditions = clauses.conditions.iter();
-    let filtered = conditions.map(|pushed| pushed.condition.attribute);
+    let filtered = conditions.map(|pushed| pushed.tested.attribute);
     Some(Reading {
         filtered: filtered.collect(),
         estimate,
@@ -528,17 +528,24 @@ impl Scan<'_> {
             pushed, conditions, ..
         } = self.clauses;
         for (&clause, pushed) in pushed.iter().zip(conditions) {
-            let values = match pushed.operand {
-                Some(OperandNode::Array(array)) => self.planned.array_length(array).max(1.0),
-                _ => 1.0,
+            let attribute = pushed.tested.attribute;
+            let listed = match self.layout.attributes[attribute].by_value {
+                true => LISTED_NUMBER,
+                false => LISTED_STRING,
             };
-            let attribute = pushed.condition.attribute;
-            operators += match values > 1.0 {
-                true if self.layout.attributes[attribute].by_value => LISTED_NUMBER,
-                true => LISTED_STRING,
-                false => 1.0,
-            };
-            match pushed.condition.test {
+            let (mut values, mut evaluations) = (0.0, 0.0);
+            for operand in &pushed.operands {
+                let length = match *operand {
+                    OperandNode::Array(array) => self.planned.array_length(array).max(1.0),
+                    OperandNode::Value(_) => 1.0,
+                };
+                values += length;
+                evaluations += if length > 1.0 { listed } else { 1.0 };
+            }
+            // A test without an operand is evaluated as well.
+            let values: f64 = values.max(1.0);
+            operators += f64::max(evaluations, 1.0);
+            match pushed.tested.test {
                 // Most patterns begin with a wildcard.
                 Test::Like { .. } => continue,
                 Test::NotAll(_) => {}

@@ -1,11 +1,11 @@
-//! The row group that a scan reads: what its statistics say of the predicates, and which of its
+//! The row group that a scan reads: what its statistics say of the conditions, and which of its
 //! rows pass them and are not hidden.
 
 use std::ops::Range;
 
 use arrow_buffer::BooleanBuffer;
 use howdah_bridge::store::ColdStore;
-use howdah_columnar::{ColumnarError, Predicate, Verdict};
+use howdah_columnar::{ColumnarError, Condition, Verdict};
 
 use super::hidden_rows::HiddenRows;
 use super::singles::{Run, Singles};
@@ -13,17 +13,17 @@ use crate::errors::ColdError;
 use crate::store::open_group::OpenGroup;
 use crate::store::view::{ColdGroup, ColdView};
 
-/// A predicate and the attribute it is about.
-pub struct ColumnPredicate {
+/// A condition and the attribute it is about.
+pub struct ColumnCondition {
     pub attribute: usize,
-    pub predicate: Predicate,
+    pub condition: Condition,
 }
 
 /// The tests that a scan applies to the cold side; they change with its parameters.
 #[derive(Default)]
 pub struct Question {
-    pub predicates: Vec<ColumnPredicate>,
-    /// Whether the predicates are equivalent to the pushed clauses.
+    pub conditions: Vec<ColumnCondition>,
+    /// Whether the conditions are equivalent to the pushed clauses.
     pub exact: bool,
 }
 
@@ -32,9 +32,9 @@ pub(super) struct CurrentGroup {
     /// Its place in the view.
     pub(super) index: usize,
     pub(super) open: OpenGroup,
-    /// Indexes of the predicates that the statistics did not decide; `None` skips the group.
+    /// Indexes of the conditions that the statistics did not decide; `None` skips the group.
     pub(super) left: Option<Vec<usize>>,
-    /// Some predicate tests a column that the group does not store.
+    /// Some condition tests a column that the group does not store.
     pub(super) undecided: bool,
     /// Rows that are hidden from the view.
     pub(super) hidden: HiddenRows,
@@ -59,13 +59,16 @@ impl CurrentGroup {
         let open = OpenGroup::open(store, *entry)?;
         let mut undecided = !question.exact;
         let mut left = Some(Vec::new());
-        for (i, asked) in question.predicates.iter().enumerate() {
+        for (i, asked) in question.conditions.iter().enumerate() {
             if asked.attribute >= open.column_count() {
                 undecided = true;
                 continue;
             }
             let column = open.column(asked.attribute)?;
-            match column.chunk_verdict(&asked.predicate) {
+            match asked
+                .condition
+                .verdict(&|predicate| column.chunk_verdict(predicate))
+            {
                 Verdict::All => {}
                 Verdict::None => {
                     left = None;
@@ -84,7 +87,7 @@ impl CurrentGroup {
         }))
     }
 
-    /// What the statistics of a zone say of the predicates that are left.
+    /// What the statistics of a zone say of the conditions that are left.
     pub(super) fn zone_verdict(
         &self,
         left: &[usize],
@@ -93,9 +96,12 @@ impl CurrentGroup {
     ) -> Result<Verdict, ColdError> {
         let mut verdict = Verdict::All;
         for &i in left {
-            let asked = &question.predicates[i];
+            let asked = &question.conditions[i];
             let column = self.open.column(asked.attribute)?;
-            match column.zone_verdict(zone, &asked.predicate) {
+            match asked
+                .condition
+                .verdict(&|predicate| column.zone_verdict(zone, predicate))
+            {
                 Verdict::None => verdict = Verdict::None,
                 Verdict::Some if verdict == Verdict::All => verdict = Verdict::Some,
                 _ => {}
@@ -115,8 +121,8 @@ impl CurrentGroup {
             .learn(view, store, &view.groups[self.index], rows)
     }
 
-    /// The rows for which all remaining predicates hold; `None` means all rows. Sets `recheck` if
-    /// some predicate cannot be decided without PostgreSQL.
+    /// The rows for which all remaining conditions hold; `None` means all rows. Sets `recheck` if
+    /// some condition cannot be decided without PostgreSQL.
     pub(super) fn filter(
         &mut self,
         store: &ColdStore<'_>,
@@ -126,16 +132,16 @@ impl CurrentGroup {
     ) -> Result<Option<BooleanBuffer>, ColdError> {
         let mut selected: Option<BooleanBuffer> = None;
         for &i in self.left.iter().flatten() {
-            let asked = &question.predicates[i];
+            let asked = &question.conditions[i];
             let column = asked.attribute;
             let looked_at = Run::of(rows, selected.as_ref());
             let spread = looked_at.spread();
             let singles = self.singles.group(store, &self.open, column, spread)?;
             let matches = match singles {
-                Some(group) => looked_at.filter(&group, store, column, &asked.predicate)?,
+                Some(group) => looked_at.filter(&group, store, column, &asked.condition)?,
                 None => {
                     let chunk = self.open.chunk(store, column)?;
-                    match chunk.filter(&asked.predicate, rows.clone()) {
+                    match chunk.filter_among(&asked.condition, rows.clone(), selected.as_ref()) {
                         Ok(matches) => Some(matches),
                         Err(ColumnarError::NotComparable | ColumnarError::TypeMismatch { .. }) => {
                             None

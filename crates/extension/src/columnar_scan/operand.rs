@@ -8,7 +8,7 @@ use std::cmp::Ordering;
 use howdah_bridge::Oid;
 use howdah_bridge::datum::{ArrayDatum, TypedDatum};
 use howdah_bridge::scan::Operand;
-use howdah_columnar::{ColumnType, CompareOp, OwnedNumeric, OwnedValue, Predicate};
+use howdah_columnar::{ColumnType, CompareOp, Condition, OwnedNumeric, OwnedValue, Predicate};
 
 use super::like;
 use crate::types::{AttributeLayout, padded, typed_value};
@@ -61,6 +61,10 @@ pub enum Test {
     NotAll(OperandKind),
     /// `column LIKE operand`, or NOT LIKE
     Like { negated: bool },
+    /// All of several tests.
+    And(Vec<Test>),
+    /// At least one of several tests.
+    Or(Vec<Test>),
 }
 
 impl OperandKind {
@@ -108,15 +112,15 @@ impl OperandKind {
 /// The test that an evaluated clause applies to its column.
 pub struct Bound {
     /// All of them must hold.
-    pub predicates: Vec<Predicate>,
-    /// Whether they are equivalent to the clause.
+    pub conditions: Vec<Condition>,
+    /// Whether they are equivalent to the clause; otherwise they hold wherever it does.
     pub exact: bool,
 }
 
 impl Bound {
     fn exactly(predicate: Predicate) -> Bound {
         Bound {
-            predicates: vec![predicate],
+            conditions: vec![Condition::Is(predicate)],
             exact: true,
         }
     }
@@ -127,48 +131,89 @@ impl Bound {
 
     fn undecided() -> Bound {
         Bound {
-            predicates: Vec::new(),
+            conditions: Vec::new(),
             exact: false,
+        }
+    }
+
+    fn of(predicate: Option<Predicate>) -> Bound {
+        predicate.map_or_else(Bound::undecided, Bound::exactly)
+    }
+
+    /// All of these.
+    fn all(each: impl Iterator<Item = Bound>) -> Bound {
+        let none = Bound {
+            conditions: Vec::new(),
+            exact: true,
+        };
+        each.fold(none, |mut all, one| {
+            all.conditions.extend(one.conditions);
+            all.exact &= one.exact;
+            all
+        })
+    }
+
+    /// At least one of these.
+    fn any(each: impl Iterator<Item = Bound>) -> Bound {
+        let mut exact = true;
+        let parts = each.map(|mut one| {
+            exact &= one.exact;
+            match one.conditions.len() {
+                1 => one.conditions.swap_remove(0),
+                _ => Condition::All(one.conditions),
+            }
+        });
+        let conditions = vec![Condition::Any(parts.collect())];
+        Bound { conditions, exact }
+    }
+}
+
+/// The conditions of a test with the values of its operands, which are the next ones (`None` is
+/// NULL).
+pub fn bind<'o>(
+    test: &Test,
+    operands: &mut impl Iterator<Item = Option<Operand<'o>>>,
+    column: ColumnType,
+) -> Bound {
+    match test {
+        Test::Fixed(predicate) => Bound::exactly(predicate.clone()),
+        Test::And(tests) => Bound::all(tests.iter().map(|test| bind(test, operands, column))),
+        Test::Or(tests) => Bound::any(tests.iter().map(|test| bind(test, operands, column))),
+        Test::Compare { .. } | Test::Any(_) | Test::NotAll(_) | Test::Like { .. } => {
+            match operands.next().flatten() {
+                Some(operand) => bind_one(test, operand, column),
+                // No comparison with NULL is true, and neither is ANY or ALL of a NULL array.
+                None => Bound::never(),
+            }
         }
     }
 }
 
-/// The predicates of a test with the value of its operand (`None` is NULL, or there is none).
-pub fn bind(test: &Test, operand: Option<Operand<'_>>, column: ColumnType) -> Bound {
+/// The same of a test that has one operand, which is not NULL.
+fn bind_one(test: &Test, operand: Operand<'_>, column: ColumnType) -> Bound {
     match (test, operand) {
-        (Test::Fixed(predicate), _) => Bound::exactly(predicate.clone()),
-        // No comparison with NULL is true, and neither is ANY or ALL of a NULL array.
-        (_, None) => Bound::never(),
-        (Test::Compare { op, kind }, Some(Operand::Value(datum))) => (kind.value(datum, column))
-            .map_or_else(Bound::undecided, |value| compare(*op, *kind, value)),
-        (Test::Like { negated }, Some(Operand::Value(datum))) => {
-            let predicate = match OperandKind::Text.value(datum, column) {
+        (Test::Compare { op, kind }, Operand::Value(datum)) => {
+            let value = kind.value(datum, column);
+            Bound::of(value.and_then(|value| compare(*op, *kind, value)))
+        }
+        (Test::Like { negated }, Operand::Value(datum)) => {
+            Bound::of(match OperandKind::Text.value(datum, column) {
                 Some(OwnedValue::Text(pattern)) => like::predicate(&pattern, *negated),
                 _ => None,
-            };
-            predicate.map_or_else(Bound::undecided, Bound::exactly)
+            })
         }
-        (Test::Any(kind), Some(Operand::Array(array))) => match elements(array, *kind, column) {
+        (Test::Any(kind), Operand::Array(array)) => match elements(array, *kind, column) {
             Some((values, _)) => any(*kind, values),
             None => Bound::undecided(),
         },
-        (Test::NotAll(kind), Some(Operand::Array(array))) => match elements(array, *kind, column) {
+        (Test::NotAll(kind), Operand::Array(array)) => match elements(array, *kind, column) {
             Some((values, _)) if values.len() > LONGEST_NOT_ALL => Bound::undecided(),
             // `column <> NULL` is never true, so neither is the conjunction.
             Some((_, true)) => Bound::never(),
+            // Every value is <> ALL of an empty list, NULL too.
             Some((values, false)) => {
-                let each: Vec<Bound> = values
-                    .into_iter()
-                    .map(|value| compare(CompareOp::Ne, *kind, value))
-                    .collect();
-                // Every value is <> ALL of an empty list, NULL too.
-                Bound {
-                    exact: each.iter().all(|bound| bound.exact),
-                    predicates: each
-                        .into_iter()
-                        .flat_map(|bound| bound.predicates)
-                        .collect(),
-                }
+                let differs = |value| Bound::of(compare(CompareOp::Ne, *kind, value));
+                Bound::all(values.into_iter().map(differs))
             }
             None => Bound::undecided(),
         },
@@ -180,20 +225,18 @@ fn is_image(value: &OwnedValue) -> bool {
     matches!(value, OwnedValue::Numeric(OwnedNumeric::Image(_)))
 }
 
-fn compare(op: CompareOp, kind: OperandKind, value: OwnedValue) -> Bound {
+/// `column op value` as a predicate; `None` if there is none.
+fn compare(op: CompareOp, kind: OperandKind, value: OwnedValue) -> Option<Predicate> {
     match (kind, value) {
-        (OperandKind::DateAsTimestamp, OwnedValue::Int32(day)) => match timestamp_of_date(day) {
-            Some(timestamp) => Bound::exactly(Predicate::Compare {
-                op,
-                value: OwnedValue::Int64(timestamp),
-            }),
-            None => Bound::undecided(),
-        },
-        (OperandKind::TimestampAsDate, OwnedValue::Int64(timestamp)) => {
-            Bound::exactly(compare_date(op, timestamp))
+        (OperandKind::DateAsTimestamp, OwnedValue::Int32(day)) => {
+            let value = OwnedValue::Int64(timestamp_of_date(day)?);
+            Some(Predicate::Compare { op, value })
         }
-        (_, value) if is_image(&value) => Bound::undecided(),
-        (_, value) => Bound::exactly(Predicate::Compare { op, value }),
+        (OperandKind::TimestampAsDate, OwnedValue::Int64(timestamp)) => {
+            Some(compare_date(op, timestamp))
+        }
+        (_, value) if is_image(&value) => None,
+        (_, value) => Some(Predicate::Compare { op, value }),
     }
 }
 
@@ -201,15 +244,9 @@ fn any(kind: OperandKind, values: Vec<OwnedValue>) -> Bound {
     let values: Option<Vec<OwnedValue>> = match kind {
         OperandKind::DateAsTimestamp | OperandKind::TimestampAsDate => values
             .into_iter()
-            .map(|value| match compare(CompareOp::Eq, kind, value) {
-                Bound {
-                    mut predicates,
-                    exact: true,
-                } => match predicates.pop() {
-                    Some(Predicate::Compare { value, .. }) => Some(vec![value]),
-                    Some(Predicate::In(values)) => Some(values),
-                    _ => None,
-                },
+            .map(|value| match compare(CompareOp::Eq, kind, value)? {
+                Predicate::Compare { value, .. } => Some(vec![value]),
+                Predicate::In(values) => Some(values),
                 _ => None,
             })
             .collect::<Option<Vec<_>>>()
@@ -239,19 +276,13 @@ fn any(kind: OperandKind, values: Vec<OwnedValue>) -> Bound {
         Some(best)
     };
     match (end(CompareOp::Le), end(CompareOp::Ge)) {
-        (Some(least), Some(greatest)) => Bound {
-            predicates: vec![
-                Predicate::Compare {
-                    op: CompareOp::Ge,
-                    value: least,
-                },
-                Predicate::Compare {
-                    op: CompareOp::Le,
-                    value: greatest,
-                },
-            ],
-            exact: false,
-        },
+        (Some(least), Some(greatest)) => {
+            let bound = |op, value| Condition::Is(Predicate::Compare { op, value });
+            Bound {
+                conditions: vec![bound(CompareOp::Ge, least), bound(CompareOp::Le, greatest)],
+                exact: false,
+            }
+        }
         _ => Bound::undecided(),
     }
 }

@@ -1,6 +1,6 @@
 //! Which clauses a row group can evaluate, and how.
 //!
-//! A clause is analyzed into a [`Condition`] on one column, at plan time to decide whether to push
+//! A clause is analyzed into a [`ColumnTest`] of one column, at plan time to decide whether to push
 //! it, and again at run time to evaluate its operand. Only comparison operators of the btree
 //! families of built-in types are recognized, by family, strategy and operand types, never by name,
 //! and LIKE. Row groups keep the order of these families (see `howdah_columnar::value`) with three
@@ -18,7 +18,7 @@ use super::operand::{OperandKind, Test};
 use crate::types::{AttributeLayout, TableLayout};
 
 /// A clause on one column.
-pub struct Condition {
+pub struct ColumnTest {
     /// Index of the attribute.
     pub attribute: usize,
     pub test: Test,
@@ -26,19 +26,26 @@ pub struct Condition {
 
 /// An analyzed clause.
 pub struct Pushed<'a> {
-    pub condition: Condition,
-    /// The right-hand side of the test: an expression without variables of the scanned table.
-    pub operand: Option<OperandNode<'a>>,
+    pub tested: ColumnTest,
+    /// The right-hand sides of the test: expressions without variables of the scanned table.
+    pub operands: Vec<OperandNode<'a>>,
 }
 
-impl Pushed<'_> {
+impl<'a> Pushed<'a> {
     fn fixed(attribute: usize, predicate: Predicate) -> Self {
         Pushed {
-            condition: Condition {
+            tested: ColumnTest {
                 attribute,
                 test: Test::Fixed(predicate),
             },
-            operand: None,
+            operands: Vec::new(),
+        }
+    }
+
+    fn with_operand(attribute: usize, test: Test, operand: OperandNode<'a>) -> Self {
+        Pushed {
+            tested: ColumnTest { attribute, test },
+            operands: vec![operand],
         }
     }
 }
@@ -70,6 +77,8 @@ pub fn recognised<'a>(
 pub fn condition_of<'a>(clause: Node<'a>, rti: i32, layout: &TableLayout) -> Option<Pushed<'a>> {
     let table = Scanned { rti, layout };
     match clause.form() {
+        Form::And(parts) => table.joined(&parts, Test::And),
+        Form::Or(parts) => table.joined(&parts, Test::Or),
         Form::Variable => table.truth(clause, true),
         Form::Not(argument) => table.truth(argument, false),
         Form::Is(argument, Truth::True) => table.truth(argument, true),
@@ -112,6 +121,36 @@ impl Scanned<'_> {
         (!attribute.dropped).then_some(index)
     }
 
+    /// Clauses on one column. Their operands are evaluated once, also those of parts to which
+    /// PostgreSQL would not come: so none of them may fail.
+    fn joined<'a>(
+        &self,
+        parts: &[Node<'a>],
+        join: impl Fn(Vec<Test>) -> Test,
+    ) -> Option<Pushed<'a>> {
+        let parts = parts.iter();
+        let parts: Option<Vec<_>> = parts
+            .map(|&part| condition_of(part, self.rti, self.layout))
+            .collect();
+        let (tested, operands): (Vec<ColumnTest>, Vec<Vec<OperandNode<'a>>>) = parts?
+            .into_iter()
+            .map(|part| (part.tested, part.operands))
+            .unzip();
+        let operands = operands.concat();
+        let attribute = tested.first()?.attribute;
+        let cannot_fail = operands.iter().all(|operand| match operand {
+            OperandNode::Value(node) | OperandNode::Array(node) => node.is_given(),
+        });
+        let is_one = tested.iter().all(|one| one.attribute == attribute);
+        (cannot_fail && is_one).then(|| Pushed {
+            tested: ColumnTest {
+                attribute,
+                test: join(tested.into_iter().map(|one| one.test).collect()),
+            },
+            operands,
+        })
+    }
+
     fn truth<'a>(&self, node: Node<'a>, wanted: bool) -> Option<Pushed<'a>> {
         let attribute = self.column(node)?;
         let predicate = Predicate::Compare {
@@ -139,10 +178,8 @@ impl Scanned<'_> {
         let column = &self.layout.attributes[attribute];
         let (op, kind) = recognise(operator, collation, column, commuted)?;
         let test = Test::Compare { op, kind };
-        Some(Pushed {
-            condition: Condition { attribute, test },
-            operand: Some(OperandNode::Value(operand)),
-        })
+        let operand = OperandNode::Value(operand);
+        Some(Pushed::with_operand(attribute, test, operand))
     }
 
     fn like<'a>(
@@ -162,10 +199,8 @@ impl Scanned<'_> {
         let is_bytewise = self.layout.attributes[attribute].column_type == ColumnType::Text
             && is_deterministic(collation);
         let test = Test::Like { negated };
-        (is_bytewise && pattern.is_fixed_in(self.rti)).then_some(Pushed {
-            condition: Condition { attribute, test },
-            operand: Some(OperandNode::Value(pattern)),
-        })
+        let may_be = is_bytewise && pattern.is_fixed_in(self.rti);
+        may_be.then(|| Pushed::with_operand(attribute, test, OperandNode::Value(pattern)))
     }
 
     fn membership<'a>(
@@ -187,10 +222,8 @@ impl Scanned<'_> {
             (CompareOp::Ne, true) => Test::NotAll(kind),
             _ => return None,
         };
-        Some(Pushed {
-            condition: Condition { attribute, test },
-            operand: Some(OperandNode::Array(array)),
-        })
+        let operand = OperandNode::Array(array);
+        Some(Pushed::with_operand(attribute, test, operand))
     }
 }
 

@@ -267,7 +267,7 @@ impl<'q> Reader<'q> {
         let ColdGroup::Pending { load, entry, .. } = &self.view.groups[index] else {
             unreachable!("only pending groups are listed");
         };
-        let recheck = !question.predicates.is_empty() || !question.exact;
+        let recheck = !question.conditions.is_empty() || !question.exact;
         let positions = Rows::Range(rows.start as usize, rows.end as usize);
         batch.start(entry.first_row, positions, recheck);
         let load = load.borrow();

@@ -11,7 +11,7 @@ use std::rc::Rc;
 
 use arrow_buffer::{BooleanBuffer, BooleanBufferBuilder};
 use howdah_bridge::store::ColdStore;
-use howdah_columnar::{ColumnType, Predicate, ReadUnit};
+use howdah_columnar::{ColumnType, Condition, ReadUnit};
 
 use crate::errors::ColdError;
 use crate::store::group_access::GroupAccess;
@@ -120,10 +120,10 @@ fn is_string(ty: ColumnType) -> bool {
     )
 }
 
-/// Rows of a piece to which a predicate is applied.
+/// Rows of a piece to which a condition is applied.
 pub struct Run<'a> {
     rows: &'a Range<usize>,
-    /// Those of them that other predicates have left; `None`: all.
+    /// Those of them that other conditions have left; `None`: all.
     selected: Option<&'a BooleanBuffer>,
 }
 
@@ -151,7 +151,7 @@ impl<'a> Run<'a> {
         }
     }
 
-    /// Where the predicate holds, read by single values; `None` if some row cannot be decided
+    /// Where the condition holds, read by single values; `None` if some row cannot be decided
     /// without PostgreSQL. As [`Chunk::filter`](howdah_columnar::Chunk::filter), but it holds
     /// nowhere among rows to which it is not applied.
     pub fn filter(
@@ -159,7 +159,7 @@ impl<'a> Run<'a> {
         group: &GroupAccess,
         store: &ColdStore,
         column: usize,
-        predicate: &Predicate,
+        condition: &Condition,
     ) -> Result<Option<BooleanBuffer>, ColdError> {
         let mut matches = BooleanBufferBuilder::new(self.rows.len());
         matches.append_n(self.rows.len(), false);
@@ -169,7 +169,7 @@ impl<'a> Run<'a> {
         let mut results = positions();
         let numbers = positions().map(|at| (self.rows.start + at) as u32);
         group.show_each(&LazyStore::from(store), column, numbers, |value| {
-            let holds = predicate.matches(value);
+            let holds = condition.matches(value);
             is_decided &= holds.is_some();
             if let Some(at) = results.next() {
                 matches.set_bit(at, holds.unwrap_or_default());

@@ -27,7 +27,7 @@ use crate::error::{Declined, VectorError};
 use crate::plan::Expr;
 use compile::Node;
 
-pub use predicate::predicate_of;
+pub use predicate::condition_of;
 
 /// Rows to evaluate expressions of.
 pub trait Input {

@@ -1,6 +1,6 @@
 //! Conjuncts that test one column only, and so can be evaluated on statistics and encoded data.
 
-use howdah_columnar::{CompareOp, OwnedNumeric, OwnedValue, Predicate};
+use howdah_columnar::{CompareOp, Condition, OwnedNumeric, OwnedValue, Predicate};
 
 use crate::functions::date_time::{DateTest, date_test};
 use crate::functions::kernel::{commuted, negated};
@@ -8,11 +8,34 @@ use crate::functions::text::Like;
 use crate::functions::{self, Function, Kernel};
 use crate::plan::{Expr, Truth};
 
+/// The column and the condition that a conjunct is: both are true of the same rows. `None` where it
+/// is about several columns, or some part of it is no predicate.
+pub fn condition_of(expr: &Expr) -> Option<(usize, Condition)> {
+    let joined = |parts: &[Expr]| {
+        let parts: Option<Vec<_>> = parts.iter().map(condition_of).collect();
+        let (columns, conditions): (Vec<usize>, Vec<Condition>) = parts?.into_iter().unzip();
+        let (&first, others) = columns.split_first()?;
+        let is_one = others.iter().all(|&column| column == first);
+        is_one.then_some((first, conditions))
+    };
+    match expr {
+        Expr::And(parts) if parts.len() > 1 => {
+            joined(parts).map(|(column, conditions)| (column, Condition::All(conditions)))
+        }
+        Expr::Or(parts) if parts.len() > 1 => {
+            joined(parts).map(|(column, conditions)| (column, Condition::Any(conditions)))
+        }
+        Expr::And(parts) | Expr::Or(parts) => condition_of(parts.first()?),
+        Expr::Is(of, Truth::True) => condition_of(of),
+        _ => predicate_of(expr).map(|(column, predicate)| (column, Condition::Is(predicate))),
+    }
+}
+
 /// The column and the predicate that a conjunct is: both are true of the same rows. `None` where it
 /// is no predicate, or compares with NULL or with a numeric image.
 ///
 /// [`Predicate`]'s order is PostgreSQL's, NaN and -0.0 included. The conjunct must compile.
-pub fn predicate_of(expr: &Expr) -> Option<(usize, Predicate)> {
+fn predicate_of(expr: &Expr) -> Option<(usize, Predicate)> {
     match expr {
         Expr::Column(index) => Some((*index, is_bool(true))),
         Expr::Call {
@@ -36,11 +59,9 @@ pub fn predicate_of(expr: &Expr) -> Option<(usize, Predicate)> {
             Truth::NotUnknown => Some((column(of)?, Predicate::IsNotNull)),
             Truth::NotTrue | Truth::NotFalse => None,
         },
-        Expr::And(parts) | Expr::Or(parts) => match parts.as_slice() {
-            [part] => predicate_of(part),
-            _ => None,
-        },
-        Expr::Zoned { .. } | Expr::Constant(..) | Expr::Foreign(_) => None,
+        Expr::And(_) | Expr::Or(_) | Expr::Zoned { .. } | Expr::Constant(..) | Expr::Foreign(_) => {
+            None
+        }
     }
 }
 
@@ -185,6 +206,34 @@ mod tests {
             predicate_of(&greater),
             compare(CompareOp::Gt, OwnedValue::Int64(7))
         );
+    }
+
+    #[test]
+    fn parts_on_one_column_are_joined() {
+        let constant = |value| Expr::Constant(ColumnType::Int32, Some(OwnedValue::Int32(value)));
+        let less = |column, value| call("int4lt", vec![Expr::Column(column), constant(value)]);
+        let is = |value| {
+            Condition::Is(Predicate::Compare {
+                op: CompareOp::Lt,
+                value: OwnedValue::Int32(value),
+            })
+        };
+        let null = |column| Expr::IsNull(Box::new(Expr::Column(column)));
+        let or = Expr::Or(vec![
+            Expr::And(vec![less(3, 1), less(3, 2)]),
+            null(3),
+            less(3, 5),
+        ]);
+        let any = Condition::Any(vec![
+            Condition::All(vec![is(1), is(2)]),
+            Condition::Is(Predicate::IsNull),
+            is(5),
+        ]);
+        assert_eq!(condition_of(&or), Some((3, any)));
+        assert_eq!(condition_of(&Expr::Or(vec![less(3, 1)])), Some((3, is(1))));
+        assert_eq!(condition_of(&Expr::Or(vec![less(3, 1), null(4)])), None);
+        let other = call("int4lt", vec![Expr::Column(3), Expr::Column(3)]);
+        assert_eq!(condition_of(&Expr::Or(vec![less(3, 1), other])), None);
     }
 
     #[test]

@@ -13,7 +13,7 @@ use super::rising;
 use super::scan::{AllRows, OpenColumn, OpenMorsel, Zone};
 use super::words::{Verdicts, single_column};
 use crate::error::{Declined, VectorError};
-use crate::expr::{self, Input, predicate_of};
+use crate::expr::{self, Input, condition_of};
 use crate::plan::Expr;
 
 /// Conjuncts, in the order of evaluation.
@@ -23,8 +23,8 @@ pub(crate) struct Filter {
 
 struct Conjunct {
     compiled: expr::Compiled,
-    /// The same as a predicate on a column.
-    predicate: Option<(usize, Condition, Predicate)>,
+    /// The same as a condition on a column.
+    condition: Option<(usize, Condition)>,
     /// Its column holds numbers that are decoded in any case, for rows that pass.
     is_decoded: bool,
     /// Later comparisons of the same column: packed numbers are compared with all at once.
@@ -32,11 +32,25 @@ struct Conjunct {
 }
 
 impl Conjunct {
+    /// The column and its predicate, if it is one alone.
+    fn predicate(&self) -> Option<(usize, &Predicate)> {
+        let (column, condition) = self.condition.as_ref()?;
+        Some((*column, condition.predicate()?))
+    }
+
     /// The column, if it is compared with a value.
     fn compared_column(&self) -> Option<usize> {
-        match &self.predicate {
-            Some((column, _, Predicate::Compare { .. })) => Some(*column),
+        match self.predicate()? {
+            (column, Predicate::Compare { .. }) => Some(column),
             _ => None,
+        }
+    }
+
+    /// The column, if it is compared with values in any other way, too.
+    fn tested_column(&self) -> Option<usize> {
+        match self.condition.as_ref()? {
+            (_, Condition::Is(_)) => self.compared_column(),
+            (column, Condition::All(_) | Condition::Any(_)) => Some(*column),
         }
     }
 }
@@ -63,20 +77,17 @@ impl Filter {
                         name: "a conjunct".to_owned(),
                     });
                 }
-                let predicate = predicate_of(conjunct).map(|(column, predicate)| {
-                    (column, Condition::Is(predicate.clone()), predicate)
-                });
                 Ok(Conjunct {
                     compiled,
-                    predicate,
+                    condition: condition_of(conjunct),
                     is_decoded: false,
                     joined: Vec::new(),
                 })
             })
             .collect::<Result<Vec<_>, _>>()?;
         compiled.sort_by_key(|conjunct| {
-            let fails = conjunct.predicate.is_none() && conjunct.compiled.can_fail();
-            (fails, conjunct.predicate.is_none())
+            let fails = conjunct.condition.is_none() && conjunct.compiled.can_fail();
+            (fails, conjunct.condition.is_none())
         });
         for at in 0..compiled.len() {
             let Some(column) = compiled[at].compared_column() else {
@@ -97,9 +108,9 @@ impl Filter {
     /// form and decoding them afterwards.
     pub(crate) fn set_read(&mut self, columns: &[usize], types: &[ColumnType]) {
         for conjunct in &mut self.conjuncts {
-            if let Some((column, _, Predicate::Compare { .. })) = &conjunct.predicate {
+            if let Some(column) = conjunct.tested_column() {
                 let is_number = matches!(
-                    types.get(*column),
+                    types.get(column),
                     Some(
                         ColumnType::Int16
                             | ColumnType::Int32
@@ -108,7 +119,7 @@ impl Filter {
                             | ColumnType::Float64
                     )
                 );
-                conjunct.is_decoded = is_number && columns.contains(column);
+                conjunct.is_decoded = is_number && columns.contains(&column);
             }
         }
     }
@@ -130,8 +141,10 @@ impl Filter {
     fn decide(&self, verdict: impl Fn(usize, &Predicate) -> Verdict) -> Decision {
         let mut all = true;
         for conjunct in &self.conjuncts {
-            let verdict = match &conjunct.predicate {
-                Some((column, _, predicate)) => verdict(*column, predicate),
+            let verdict = match &conjunct.condition {
+                Some((column, condition)) => {
+                    condition.verdict(&|predicate| verdict(*column, predicate))
+                }
                 None => Verdict::Some,
             };
             match verdict {
@@ -190,8 +203,8 @@ impl Filter {
                 evaluated.extend(&conjunct.joined);
                 continue;
             }
-            if let Some(predicate) = &conjunct.predicate {
-                match on_chunk(zone, predicate, conjunct) {
+            if let Some(condition) = &conjunct.condition {
+                match on_chunk(zone, condition, conjunct) {
                     Ok(true) => continue,
                     Ok(false) | Err(VectorError::Columnar(ColumnarError::NotComparable)) => {}
                     Err(error) => return Err(error),
@@ -219,7 +232,7 @@ impl Filter {
         };
         let mut comparisons = Vec::with_capacity(1 + conjunct.joined.len());
         for at in std::iter::once(at).chain(conjunct.joined.iter().copied()) {
-            let Some((_, _, predicate)) = &self.conjuncts[at].predicate else {
+            let Some((_, predicate)) = self.conjuncts[at].predicate() else {
                 continue;
             };
             match meta.zone_verdict(rows.start / ZONE_ROWS, predicate) {
@@ -278,10 +291,10 @@ fn on_words(zone: &mut Zone<'_>, at: usize, conjunct: &Conjunct) -> Result<bool,
 /// Evaluates a comparison with a column of integers that rise or fall evenly; `false` if it is no
 /// such comparison.
 fn on_rising(zone: &mut Zone<'_>, conjunct: &Conjunct) -> Result<bool, VectorError> {
-    let Some((column, _, Predicate::Compare { op, value })) = &conjunct.predicate else {
+    let Some((column, Predicate::Compare { op, value })) = conjunct.predicate() else {
         return Ok(false);
     };
-    let Some(found) = rising::rows_of(zone, *column, *op, value)? else {
+    let Some(found) = rising::rows_of(zone, column, *op, value)? else {
         return Ok(false);
     };
     let found = match zone.selection() {
@@ -291,10 +304,10 @@ fn on_rising(zone: &mut Zone<'_>, conjunct: &Conjunct) -> Result<bool, VectorErr
     zone.select(found).map(|()| true)
 }
 
-/// Evaluates a predicate on a column chunk; `false` if the column is not one.
+/// Evaluates a condition on a column chunk; `false` if the column is not one.
 fn on_chunk(
     zone: &mut Zone<'_>,
-    (column, condition, predicate): &(usize, Condition, Predicate),
+    (column, condition): &(usize, Condition),
     conjunct: &Conjunct,
 ) -> Result<bool, VectorError> {
     let morsel: &OpenMorsel = zone.morsel();
@@ -302,7 +315,8 @@ fn on_chunk(
         return Ok(false);
     };
     let rows = zone.rows();
-    let found = match meta.zone_verdict(rows.start / ZONE_ROWS, predicate) {
+    let of_zone = |predicate: &_| meta.zone_verdict(rows.start / ZONE_ROWS, predicate);
+    let found = match condition.verdict(&of_zone) {
         Verdict::All => return Ok(true),
         Verdict::None => BooleanBuffer::new_unset(rows.len()),
         Verdict::Some if conjunct.is_decoded && zone.is_dense() => {
@@ -312,10 +326,7 @@ fn on_chunk(
                 Some(selected) => &found & selected,
             }
         }
-        Verdict::Some => match zone.selection() {
-            None => chunk.filter(predicate, rows)?,
-            Some(selected) => chunk.filter_selected(condition, rows, selected)?,
-        },
+        Verdict::Some => chunk.filter_among(condition, rows, zone.selection())?,
     };
     zone.select(found)?;
     Ok(true)

@@ -7,7 +7,7 @@ mod zones;
 use arrow_buffer::BooleanBuffer;
 use generate::{Random, Table};
 use howdah_columnar::{Column, ColumnType, OwnedValue, Value};
-use howdah_vector::expr::{Compiled, Input, predicate_of};
+use howdah_vector::expr::{Compiled, Input, condition_of};
 use howdah_vector::functions::{self, Function};
 use howdah_vector::oracle::{self, Datum};
 use howdah_vector::plan::Expr;
@@ -208,7 +208,7 @@ proptest! {
         let table = Table::new(&generate::TYPES, &mut random);
         for _ in 0..200 {
             let expr = generate::tree(ColumnType::Bool, &table.types, 2, &mut random);
-            check_predicate(&expr, &table);
+            check_condition(&expr, &table);
         }
     }
 }
@@ -255,8 +255,8 @@ fn check_tree(expr: &Expr, table: &Table) {
     }
 }
 
-fn check_predicate(expr: &Expr, table: &Table) {
-    let Some((column, predicate)) = predicate_of(expr) else {
+fn check_condition(expr: &Expr, table: &Table) {
+    let Some((column, condition)) = condition_of(expr) else {
         return;
     };
     for row in &table.rows {
@@ -265,7 +265,7 @@ fn check_predicate(expr: &Expr, table: &Table) {
         };
         let value = row[column].as_ref().map(OwnedValue::as_value);
         assert_eq!(
-            predicate.matches(value),
+            condition.matches(value),
             Some(expected == Some(OwnedValue::Bool(true))),
             "{expr:?} of {value:?}"
         );

@@ -1,0 +1,1 @@
+merge_joins.sql
