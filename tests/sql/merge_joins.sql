@@ -90,6 +90,28 @@ SELECT * FROM merged('SELECT o.a, o.b FROM o WHERE NOT EXISTS (SELECT FROM i WHE
 SELECT * FROM merged('SELECT x.a, x.c, y.c AS other, y.e FROM i x JOIN i y ON y.a = x.a WHERE x.a < 6 AND y.d > 600 ORDER BY x.a');
 -- A join within a join: the restored row is itself a part of an outer row.
 SELECT * FROM merged('SELECT o.a, o.b, p.b AS other, i.c FROM o JOIN o p ON p.a = o.a LEFT JOIN i ON i.a = p.a AND i.id > 9000 ORDER BY o.a');
+-- Inner rows of a key that lie side by side: of a group without marks the scan knows all rows, of one with marks those near it.
+CREATE TABLE s AS SELECT row_number() OVER (ORDER BY a, id)::int AS id, a, w, c, d, e FROM i;
+CREATE TABLE t AS SELECT * FROM s;
+\if :cold
+    CALL howdah.compact('s');
+    CALL howdah.compact('t');
+    DO $$ BEGIN ASSERT (SELECT min(cold_rows) > 9000 FROM howdah.tables WHERE relation IN ('s'::regclass, 't'::regclass)); END $$;
+\endif
+CREATE INDEX s_a ON s (a, id);
+CREATE INDEX t_a ON t (a, id);
+VACUUM ANALYZE s, t;
+DELETE FROM t WHERE id % 41 = 0;
+UPDATE t SET c = 'upd' WHERE id % 53 = 0;
+EXPLAIN (COSTS OFF) SELECT o.a, o.b, s.* FROM o LEFT JOIN s ON s.a = o.a ORDER BY o.a;
+SELECT * FROM merged('SELECT o.a, o.b, s.* FROM o LEFT JOIN s ON s.a = o.a ORDER BY o.a');
+SELECT * FROM merged('SELECT o.a, o.b, s.c FROM o JOIN s ON s.a = o.a WHERE o.a > 25 ORDER BY o.a DESC');
+SELECT * FROM merged('SELECT o.a, o.id, s.id AS inner FROM o LEFT JOIN s ON s.a = o.a ORDER BY o.a');
+SELECT * FROM merged('SELECT o.a, o.b, s.d, s.e FROM o LEFT JOIN s ON s.a = o.a AND s.c > o.b ORDER BY o.a');
+SELECT * FROM merged('SELECT o.a, o.b, t.* FROM o LEFT JOIN t ON t.a = o.a ORDER BY o.a');
+SELECT * FROM merged('SELECT o.a, o.b, t.c FROM o JOIN t ON t.a = o.a WHERE o.a > 25 ORDER BY o.a DESC');
+SELECT * FROM merged('SELECT o.a, o.id, t.id AS inner FROM o LEFT JOIN t ON t.a = o.a ORDER BY o.a');
+SELECT * FROM merged('SELECT o.a, o.b, t.d, t.e FROM o LEFT JOIN t ON t.a = o.a AND t.c > o.b ORDER BY o.a');
 -- Inner rows change while the scan is set back to them: the snapshot sees them as before.
 CREATE FUNCTION changes(key int, number int) RETURNS int LANGUAGE plpgsql AS $$
 BEGIN
