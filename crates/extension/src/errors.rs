@@ -3,7 +3,7 @@
 use howdah_bridge::store::StoreError;
 use howdah_bridge::tid::GroupId;
 use howdah_bridge::{ErrorReport, Oid, names};
-use howdah_columnar::ColumnarError;
+use howdah_columnar::{ColumnarError, FORMAT_VERSION};
 use howdah_records::RecordError;
 use pgrx::PgSqlErrorCode;
 
@@ -58,6 +58,20 @@ impl ColdError {
         }
     }
 
+    /// Whether a newer version of Howdah wrote what could not be read.
+    fn is_of_newer_version(&self) -> bool {
+        match self {
+            ColdError::NewerRecord { .. } | ColdError::Columnar(ColumnarError::Newer { .. }) => {
+                true
+            }
+            // Versions before the known one were never released.
+            ColdError::Columnar(ColumnarError::UnsupportedVersion { version }) => {
+                *version > FORMAT_VERSION
+            }
+            _ => false,
+        }
+    }
+
     /// Whether a piece of a value is not there: damage, unless the value is no longer needed
     /// (see [`crate::store::visibility::group_status`]).
     pub fn is_missing_piece(&self) -> bool {
@@ -86,10 +100,7 @@ pub fn raise(table: Oid, error: &ColdError) -> ! {
                     .into(),
             ),
         ),
-        ColdError::NewerRecord { .. }
-        | ColdError::Columnar(
-            ColumnarError::Newer { .. } | ColumnarError::UnsupportedVersion { .. },
-        ) => refuse(
+        error if error.is_of_newer_version() => refuse(
             PgSqlErrorCode::ERRCODE_FEATURE_NOT_SUPPORTED,
             format!("could not read cold rows of table {name}: {error}"),
             Some(
@@ -134,4 +145,22 @@ pub fn notice(message: String, hint: &str) {
     )
     .set_hint(hint)
     .report(pgrx::PgLogLevel::NOTICE);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn newer_versions_are_told_from_damage() {
+        let of_columns = |error| ColdError::Columnar(error).is_of_newer_version();
+        let unsupported = |version| ColumnarError::UnsupportedVersion { version };
+        assert!(of_columns(unsupported(FORMAT_VERSION + 1)));
+        assert!(!of_columns(unsupported(FORMAT_VERSION - 1)));
+        let (what, number) = ("encoding", 99);
+        assert!(of_columns(ColumnarError::Newer { what, number }));
+        let detail = "a length".to_owned();
+        assert!(!of_columns(ColumnarError::Corrupt { detail }));
+        assert!(!ColdError::InvalidText.is_of_newer_version());
+    }
 }

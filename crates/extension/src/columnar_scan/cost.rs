@@ -546,8 +546,7 @@ impl Scan<'_> {
             let values: f64 = values.max(1.0);
             operators += f64::max(evaluations, 1.0);
             match pushed.tested.test {
-                // Most patterns begin with a wildcard.
-                Test::Like { .. } => continue,
+                ref test if test.is_pattern() => continue,
                 Test::NotAll(_) => {}
                 _ => places = places.min(values),
             }

@@ -67,6 +67,18 @@ pub enum Test {
     Or(Vec<Test>),
 }
 
+impl Test {
+    /// Whether statistics exclude hardly any rows: most patterns begin with a wildcard.
+    pub fn is_pattern(&self) -> bool {
+        match self {
+            Self::Like { .. } => true,
+            Self::Or(tests) => tests.iter().any(Test::is_pattern),
+            Self::And(tests) => tests.iter().all(Test::is_pattern),
+            _ => false,
+        }
+    }
+}
+
 impl OperandKind {
     /// The physical form of an operand; text is stored like `column`.
     fn layout(self, column: ColumnType) -> AttributeLayout {
