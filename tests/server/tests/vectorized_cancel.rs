@@ -20,6 +20,7 @@ use howdah_server_tests::differential::Dice;
 use howdah_server_tests::process;
 use howdah_server_tests::settings::number;
 use postgres::Client;
+use postgres::error::SqlState;
 
 const SETTINGS: [(&str, &str); 5] = [
     ("howdah.compaction", "off"),
@@ -161,6 +162,20 @@ impl Victim {
         Ok(Self { session, pid })
     }
 
+    /// Changes settings. The timeout of the statement before holds for this message, too, and may
+    /// end it on a busy machine: then nothing is changed yet.
+    fn set(&mut self, settings: &str) -> anyhow::Result<()> {
+        let began = Instant::now();
+        loop {
+            match self.session.batch_execute(settings) {
+                Err(error)
+                    if error.code() == Some(&SqlState::QUERY_CANCELED)
+                        && began.elapsed() < Duration::from_secs(10) => {}
+                result => return Ok(result?),
+            }
+        }
+    }
+
     /// What the session's process keeps after a run that is stopped, which leaves no memory for the
     /// next one as a run that succeeds does. The least of several: a statement may be stopped
     /// before its run begins.
@@ -173,7 +188,7 @@ impl Victim {
                 STATEMENTS[1]
             ));
             ensure!(stopped.is_err(), "the statement ended by itself");
-            self.session.batch_execute("SET statement_timeout = 0")?;
+            self.set("SET statement_timeout = 0")?;
             least = least.min(process::own_memory_bytes(&self.pid)?);
         }
         Ok(least)
@@ -336,7 +351,7 @@ fn what_is_stopped_is_over_at_once_and_leaves_nothing() -> anyhow::Result<()> {
                 Victim::start(&primary)?
             }
         };
-        victim.session.batch_execute(&format!(
+        victim.set(&format!(
             "SET work_mem = '{memory}'; SET howdah.threads = {threads}; SET statement_timeout = {timeout}"
         ))?;
         let pid = victim.pid.clone();
