@@ -1,7 +1,8 @@
 //! What the fuzz targets do with their input: one target for footers, one for the chunks of
 //! each column type, whole and row by row, one for row access under changed node tables, and one
 //! for columns of the golden files. Every input must give an error or a value; a panic that escapes, an
-//! out-of-bounds read or an allocation without bound is a bug.
+//! out-of-bounds read or an allocation without bound is a bug. So is a way of reading that gives
+//! another value than decoding does.
 //!
 //! Random bytes would fail the first checks and test nothing else. So the first bytes of the
 //! input choose a valid row group, the others say which of its bytes to change.
@@ -10,14 +11,16 @@
 #[path = "../../crates/columnar/tests/generate/mod.rs"]
 pub mod generate;
 
-use generate::{ALL_SHAPES, NULLS, Random, column, row_group};
+use generate::{ALL_SHAPES, NULLS, Random, Shape, agreement, column, row_group};
 use howdah_columnar::{
-    Chunk, ChunkBuffer, ColumnType, CompareOp, Effort, EncodedRowGroup, Footer, GroupLayout,
-    Predicate, RowState,
+    ColumnType, Effort, EncodeOptions, EncodedRowGroup, Footer, GroupLayout, Predicate, RowState,
 };
 
-/// Where the sections of the only column start, see docs/format.md.
-const SECTIONS: usize = 64;
+/// Where the column table ends and the sections start in a footer of so many columns, see
+/// docs/format.md.
+fn sections(column_count: usize) -> usize {
+    32 + 32 * column_count
+}
 
 /// libfuzzer-sys aborts in the panic hook, before anybody can catch anything. Decoders catch what
 /// their libraries panic about and make an error of it; what escapes them still aborts.
@@ -66,21 +69,7 @@ pub fn chunk(ty: ColumnType, input: &[u8]) {
     };
     let mut bytes = [group.footer, group.body].concat();
     change(&mut bytes, changes);
-    rows(&bytes);
-    let Ok(footer) = Footer::parse(&bytes) else {
-        return;
-    };
-    if footer.column_count() == 0 {
-        return;
-    }
-    let (row_count, meta) = (footer.row_count(), footer.column(0));
-    let range = meta.byte_range.start as usize..meta.byte_range.end as usize;
-    let Some(chunk) = bytes.get(range) else {
-        return;
-    };
-    if let Ok(chunk) = Chunk::open(meta, row_count, ChunkBuffer::from(chunk)) {
-        read(&chunk, row_count);
-    }
+    read(&bytes, 0, choice);
 }
 
 /// Reads rows under a changed node table, whose parts are as they were.
@@ -94,12 +83,13 @@ pub fn nodes(input: &[u8]) {
         return;
     };
     let mut footer = group.footer;
-    if let Some(sections) = footer.get_mut(SECTIONS..)
+    let column_count = GroupLayout::read(&footer[..]).map_or(1, |layout| layout.column_count());
+    if let Some(sections) = footer.get_mut(sections(column_count)..)
         && !sections.is_empty()
     {
         change(sections, changes);
     }
-    rows(&[footer, group.body].concat());
+    read(&[footer, group.body].concat(), 0, choice);
 }
 
 /// Reads one column of a golden file, whole and row by row, with changed bytes: in its chunk, in
@@ -117,31 +107,23 @@ pub fn golden(file: &[u8], input: &[u8]) {
     let whole = footer.column(at).byte_range.clone();
     let range = match choice[1] % 4 {
         0 => 0..bytes.len(),
-        1 => SECTIONS..footer_len,
+        1 => sections(footer.column_count())..footer_len,
         _ => whole.start as usize..whole.end as usize,
     };
     if !range.is_empty() {
         change(&mut bytes[range], changes);
     }
-    rows_of(&bytes, at);
-    let Ok(footer) = Footer::parse(&bytes) else {
-        return;
-    };
-    if at >= footer.column_count() {
-        return;
-    }
-    let (row_count, meta) = (footer.row_count(), footer.column(at));
-    let range = meta.byte_range.start as usize..meta.byte_range.end as usize;
-    if let Some(chunk) = bytes.get(range)
-        && let Ok(chunk) = Chunk::open(meta, row_count, ChunkBuffer::from(chunk))
-    {
-        read(&chunk, row_count);
-    }
+    read(&bytes, at, choice);
 }
 
-/// Reads rows of the first column of a stored row group.
-fn rows(bytes: &[u8]) {
-    rows_of(bytes, 0);
+/// Reads a column of a stored row group in every way, which must agree.
+fn read(bytes: &[u8], column: usize, choice: &[u8; 4]) {
+    rows_of(bytes, column);
+    let seed = u32::from_le_bytes(*choice);
+    let checked = agreement::check(bytes, column, &mut Random(seed.into()));
+    if let Err(difference) = checked {
+        panic!("{difference}");
+    }
 }
 
 /// Reads rows of a column of a stored row group.
@@ -167,36 +149,30 @@ fn rows_of(bytes: &[u8], column: usize) {
     }
 }
 
-fn read(chunk: &Chunk, row_count: usize) {
-    let _ = chunk.decode_range(row_count / 3..row_count / 2);
-    let _ = chunk.decode_selection(&[row_count as u32 - 1]);
-    let _ = chunk.filter(&Predicate::IsNotNull, 0..row_count);
-    let Ok(column) = chunk.decode() else {
-        return;
-    };
-    assert_eq!(column.len(), row_count);
-    let mut some = None;
-    for row in 0..row_count {
-        some = column.value(row).or(some);
-    }
-    if let Some(value) = some {
-        for op in [CompareOp::Eq, CompareOp::Lt] {
-            let value = value.into();
-            let _ = chunk.filter(&Predicate::Compare { op, value }, 0..row_count);
-        }
-        let _ = chunk.filter(&Predicate::In(vec![value.into()]), 0..row_count);
-    }
-}
-
-/// A small row group of one column.
+/// A small row group of one column, or of three of which two may lie side by side. One in sixteen
+/// has more rows than a block of packed values, and than a zone.
 fn valid_group(ty: ColumnType, choice: &[u8; 4]) -> Option<EncodedRowGroup> {
     let effort = [Effort::Fast, Effort::Default, Effort::Best][usize::from(choice[0]) % 3];
     let shape = ALL_SHAPES[usize::from(choice[1]) % ALL_SHAPES.len()];
     let nulls = NULLS[usize::from(choice[2]) % NULLS.len()];
-    let row_count = 1 + usize::from(choice[0] / 3) * 16;
+    let row_count = match choice[2] / 16 {
+        0 => 8_192 + 16 * usize::from(choice[0]),
+        _ => 1 + usize::from(choice[0] / 3) * 16,
+    };
     let random = &mut Random(u64::from(choice[3]));
-    let rows = column(ty, shape, nulls, row_count, random);
-    row_group(&[(ty, rows)]).encode(effort).ok()
+    let mut columns = vec![(ty, column(ty, shape, nulls, row_count, random))];
+    let mut grouped = Vec::new();
+    if choice[1] >= 128 {
+        for (ty, shape) in [
+            (ColumnType::Text, Shape::Anything),
+            (ColumnType::Int32, shape),
+        ] {
+            columns.push((ty, column(ty, shape, nulls, row_count, random)));
+        }
+        grouped = vec![0, 1];
+    }
+    let options = EncodeOptions { effort, grouped };
+    row_group(&columns).encode(options).ok()
 }
 
 /// Each four bytes of `changes` change one byte: where (a fraction of the length), and how.

@@ -27,6 +27,7 @@ use vortex_error::{VortexError, VortexResult, vortex_bail, vortex_ensure, vortex
 use vortex_session::VortexSession;
 use vortex_session::registry::Id;
 
+use crate::ascending;
 use crate::error::ColumnarError;
 use crate::frames::NewFrames;
 use crate::layout::wire::put_varint;
@@ -368,6 +369,7 @@ impl Tree<'_> {
             array.len() == row_count && array.dtype() == dtype,
             "{id} gives rows of another number or type"
         );
+        ascending::check(&array)?;
         Ok(array)
     }
 

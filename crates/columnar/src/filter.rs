@@ -231,9 +231,11 @@ fn on_dictionary(
         ty: chunk.column_type(),
     })?;
     let (codes, nulls) = codec::guarded(|| indexes(codes.clone(), &mut codec::context()))?;
-    if codes.iter().any(|&code| code as usize >= answers.len())
-        && nulls.as_ref().is_none_or(|nulls| nulls.null_count() == 0)
-    {
+    let is_valid = |row: usize| nulls.as_ref().is_none_or(|nulls| nulls.is_valid(row));
+    let is_beyond = |row: usize| codes[row] as usize >= answers.len() && is_valid(row);
+    let largest = codes.iter().fold(0, |most, &code| most.max(code));
+    // A null may have any code.
+    if largest as usize >= answers.len() && (0..codes.len()).any(is_beyond) {
         return Err(ColumnarError::corrupt("dictionary code out of range"));
     }
     let bits = BooleanBuffer::collect_bool(codes.len(), |row| {

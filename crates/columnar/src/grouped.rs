@@ -121,6 +121,10 @@ impl Fields {
     fn place(&self, row: &[u8], field: usize) -> Result<Option<Range<usize>>, ColumnarError> {
         let wrong = || ColumnarError::corrupt("a row of grouped columns is wrong");
         let (mut digits, strings) = row.split_at_checked(self.header_bytes).ok_or_else(wrong)?;
+        // Of seven bits each.
+        if !digits.is_ascii() {
+            return Err(wrong());
+        }
         let (mut end, mut own) = (0, 0..0);
         let mut is_valid = false;
         for (at, length) in self.fields.iter().enumerate() {
@@ -204,6 +208,11 @@ impl Field {
 
     pub(crate) fn heap_bytes(&self) -> usize {
         size_of_val(&*self.fields.fields)
+    }
+
+    /// Whether it is the column of this number in a group of so many.
+    pub(crate) fn is_nth(&self, index: usize, count: usize) -> bool {
+        self.index == index && self.fields.fields.len() == count
     }
 
     /// Appends what a reader needs to know.
@@ -344,6 +353,8 @@ struct Rows {
     chunk: Chunk,
     /// Where the chunk lies in the stored value.
     range: Range<u64>,
+    /// See [`NodeTable::group_hash`](crate::nodes::NodeTable::group_hash).
+    hash: u64,
     shared: Mutex<Shared>,
 }
 
@@ -417,6 +428,7 @@ impl Grouped {
             // Each string is checked to be text, not the row.
             chunk: Chunk::of(ColumnType::Bytes, row_count, ValueFlags::default(), rows),
             range: meta.byte_range.clone(),
+            hash: meta.nodes.group_hash(),
             shared: Mutex::default(),
         };
         Ok(Self::of(Arc::new(rows), field, meta))
@@ -435,8 +447,8 @@ impl Grouped {
     /// Another column of the group.
     pub(crate) fn other(&self, meta: &ColumnMeta) -> Option<Self> {
         let field = meta.nodes.field()?;
-        let own = &self.column.field;
-        let is_of_group = self.rows.range == meta.byte_range && own.fields == field.fields;
+        let is_of_group =
+            self.rows.range == meta.byte_range && self.rows.hash == meta.nodes.group_hash();
         is_of_group.then(|| Self::of(Arc::clone(&self.rows), field, meta))
     }
 
@@ -644,6 +656,7 @@ mod tests {
             b"\x04onetwos",
             b"\x05onetwo",
             b"\x7F",
+            b"\x84onetwo",
         ] {
             for field in 0..2 {
                 assert!(fields.place(damaged, field).is_err(), "{damaged:?}");

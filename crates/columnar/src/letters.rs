@@ -10,7 +10,8 @@
 //! of its offsets and its bytes. A null has the space of a row, filled with zeros.
 //!
 //! Characters are ASCII, so that decoded text is UTF-8 by itself. A code that is no character's is
-//! decoded as a byte that is none of ASCII's, and found so: damage never gives a wrong string.
+//! decoded as a byte that is none of ASCII's, and found so: damage never gives a wrong string. Bits
+//! behind the last character are found likewise, also where packed strings are compared.
 
 use std::ops::Range;
 
@@ -180,10 +181,12 @@ impl Alphabet {
             6 => self.unpack_rows::<6>(packed, part, out),
             _ => self.unpack_rows::<7>(packed, part, out),
         };
-        match seen & HIGH_BITS {
-            0 => Ok(()),
-            _ => Err(ColumnarError::corrupt("a code is no character's")),
-        }
+        ensure(seen & HIGH_BITS == 0, "a code is no character's")
+    }
+
+    /// The bits of the last byte of a row that no character has.
+    fn unused_bits(&self) -> u8 {
+        !(u8::MAX >> ((8 - self.len * self.bits % 8) % 8))
     }
 
     /// Unpacks a part of rows of characters of so many bits. Returns the bits that are set in any
@@ -330,7 +333,7 @@ fn from(code: u8) -> u64 {
 }
 
 /// Unpacks rows into strings, by the character of a code, and the characters of eight. Returns the
-/// bits that are set in any.
+/// bits that are set in any, and the highest one if there are any behind the last character.
 #[inline(always)]
 fn each<'a, const BITS: usize>(
     rows: impl Iterator<Item = (&'a [u8], &'a mut [u8])>,
@@ -365,11 +368,12 @@ fn each<'a, const BITS: usize>(
                 .iter()
                 .rev()
                 .fold(0, |word, &byte| word << 8 | u64::from(byte));
+            let unused = word >> (rest.len() * BITS);
             let word = eight(spread::<BITS>(word));
             rest.iter_mut()
                 .zip(word.to_le_bytes())
                 .for_each(|(character, byte)| *character = byte);
-            seen |= word & ((1 << (rest.len() * 8)) - 1);
+            seen |= word & ((1 << (rest.len() * 8)) - 1) | u64::from(unused != 0) << 7;
         }
     }
     seen
@@ -493,10 +497,16 @@ impl Letters {
             return Ok(BooleanBuffer::new_unset(rows.len()));
         };
         let data = self.data.as_slice();
+        let mut last_bytes = 0;
         let equal = BooleanBuffer::collect_bool(rows.len(), |at| {
             let start = (rows.start + at) * wanted.len();
-            data[start..start + wanted.len()] == wanted[..]
+            let row = &data[start..start + wanted.len()];
+            last_bytes |= row[row.len() - 1];
+            row == &wanted[..]
         });
+        // A row that has any would differ from the string that it has.
+        let unused = last_bytes & self.alphabet.unused_bits();
+        ensure(unused == 0, "a row has bits behind its last character")?;
         Ok(match self.nulls(rows)? {
             None => equal,
             Some(nulls) => &equal & nulls.inner(),

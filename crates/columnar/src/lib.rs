@@ -29,6 +29,7 @@
 #![warn(missing_docs)]
 
 mod access;
+mod ascending;
 mod assemble;
 mod bounds;
 mod buffers;

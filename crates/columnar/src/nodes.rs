@@ -15,6 +15,8 @@
 
 use std::ops::Range;
 
+use xxhash_rust::xxh3::xxh3_64;
+
 use crate::access::metadata::PackedMetadata;
 use crate::codec::CHUNK_ALIGNMENT;
 use crate::error::ColumnarError;
@@ -131,6 +133,8 @@ pub(crate) struct NodeTable {
     alignments: Vec<u8>,
     image_count: u32,
     field: Option<Field>,
+    /// See [`group_hash`](NodeTable::group_hash).
+    group_hash: u64,
 }
 
 /// One node of a table.
@@ -240,6 +244,12 @@ impl NodeTable {
     /// The place of the column among those of its group.
     pub(crate) fn field(&self) -> Option<&Field> {
         self.field.as_ref()
+    }
+
+    /// A hash of what the columns of a group have in common: their tree, and what a row is made
+    /// of. 0 for other columns, and before it is written.
+    pub(crate) fn group_hash(&self) -> u64 {
+        self.group_hash
     }
 
     pub(crate) fn set_field(&mut self, field: Field) {
@@ -367,10 +377,12 @@ impl NodeTable {
         let root_count = layout.root_count();
         let mut section = Reader::new(bytes);
         let mut table = Self::default();
+        let (mut tree, mut fields) = (&[][..], &[][..]);
         while !section.is_empty() {
             let (kind, mut record) = section.record()?;
             match kind {
                 RECORD_NODES => {
+                    tree = record.rest();
                     let mut end = 0;
                     for _ in 0..root_count {
                         table.parse_node(&mut record, &mut end, chunk_len, 0)?;
@@ -381,7 +393,12 @@ impl NodeTable {
                     table.image_count = record.count()?;
                     record.finish()?;
                 }
-                RECORD_FIELD => table.field = Some(Field::parse(record)?),
+                RECORD_FIELD => {
+                    let mut others = record.clone();
+                    others.count()?;
+                    fields = others.rest();
+                    table.field = Some(Field::parse(record)?);
+                }
                 FIRST_OPTIONAL_RECORD.. => {}
                 kind => return Err(ColumnarError::newer("column record", kind.into())),
             }
@@ -394,6 +411,9 @@ impl NodeTable {
                 && (layout == ChunkLayout::Grouped) == table.field.is_some(),
             "the nodes of a column do not fit its layout",
         )?;
+        if layout == ChunkLayout::Grouped {
+            table.group_hash = xxh3_64(tree) ^ xxh3_64(fields).rotate_left(1);
+        }
         table.nodes.shrink_to_fit();
         table.metadata.shrink_to_fit();
         table.parts.shrink_to_fit();

@@ -12,6 +12,17 @@ use std::time::{Duration, Instant};
 
 use targets::generate::{Random, TYPES};
 
+const GOLDEN: [&str; 8] = [
+    "fast",
+    "default",
+    "best",
+    "letters",
+    "words",
+    "grouped-fast",
+    "grouped-default",
+    "grouped-best",
+];
+
 fn number(name: &str, default: u64) -> u64 {
     let text = std::env::var(name).ok();
     text.and_then(|text| text.parse().ok()).unwrap_or(default)
@@ -40,8 +51,8 @@ impl Pick for Random {
 
 #[test]
 fn targets_give_an_error_or_a_value_for_every_input() {
-    let golden: Vec<Vec<u8>> = ["fast", "default", "best", "letters", "grouped-default"]
-        .map(|effort| format!("tests/golden/version2-{effort}.rowgroup"))
+    let golden: Vec<Vec<u8>> = GOLDEN
+        .map(|name| format!("tests/golden/version2-{name}.rowgroup"))
         .map(|path| std::fs::read(path).expect("the golden file is there"))
         .into();
     // Decoders catch what their libraries panic about: that is not printed.
@@ -63,10 +74,12 @@ fn targets_give_an_error_or_a_value_for_every_input() {
             2 => targets::golden(&golden[file], &input),
             _ => targets::chunk(ty, &input),
         });
-        if catch_unwind(run).is_err() {
+        if let Err(payload) = catch_unwind(run) {
             let _ = std::panic::take_hook();
+            let text = payload.downcast_ref::<String>().map(String::as_str);
+            let text = text.unwrap_or("a panic without text");
             panic!(
-                "seed {seed}: target {which} panics, of {ty:?} or golden file {file}: {input:?}"
+                "seed {seed}: target {which} of {ty:?} or golden file {file}: {text}: {input:?}"
             );
         }
         counts[which] += 1;

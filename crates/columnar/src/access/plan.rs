@@ -202,7 +202,10 @@ impl Planner<'_> {
         let len32 = len32(len)?;
         let boxed = |scalars: Scalars| Box::new(scalars);
         Ok(match node.encoding() {
-            Encoding::Constant => Scalars::Constant(bits_of_inline(node, native)?),
+            Encoding::Constant => Scalars::Constant {
+                value: bits_of_inline(node, native)?,
+                len: len32,
+            },
             Encoding::Primitive if native != Native::Bool => {
                 let width = native.width();
                 Scalars::Plain(Plain {
@@ -347,7 +350,10 @@ impl Planner<'_> {
     ) -> Result<Strings, ColumnarError> {
         let len32 = len32(len)?;
         Ok(match node.encoding() {
-            Encoding::Constant => Strings::Constant(self.constant(node)?),
+            Encoding::Constant => Strings::Constant {
+                value: self.constant(node)?,
+                len: len32,
+            },
             Encoding::VarBin => {
                 let offsets = metadata::varbin_offsets(node.metadata())?;
                 Strings::Plain(strings::Plain {
@@ -418,7 +424,12 @@ impl Planner<'_> {
                 Strings::Frames(Box::new(Frames {
                     dictionary: self.part(node, 0)?,
                     data: self.part(node, 1)?,
-                    row_ends: self.sorted(child(node, 0)?, u32s, count)?,
+                    // Of frames that overlap, several would claim a row.
+                    row_ends: Sorted::checked(
+                        self.scalars(child(node, 0)?, u32s, count)?,
+                        count as u32,
+                        u64::from(len32) + 1,
+                    ),
                     data_ends: self.scalars(child(node, 1)?, u32s, count)?,
                     lengths: self.scalars(child(node, 2)?, u32s, len)?,
                     validity: self.validity(node, len)?,

@@ -138,7 +138,8 @@ impl Planner<'_> {
                         let count = nodes.image_count();
                         let rows = self.scalars(next()?, Native::Unsigned(4), count)?;
                         let images = self.strings(next()?, false, count)?;
-                        let rows = Sorted::new(rows, count as u32);
+                        // Digits of a row with an image have no meaning: it must be found.
+                        let rows = Sorted::checked(rows, count as u32, row_count as u64);
                         Some((Exceptions { rows, offset: 0 }, images))
                     }
                     false => None,

@@ -23,7 +23,10 @@ pub(super) type Validity = Option<Box<Scalars>>;
 #[derive(Debug)]
 pub(super) enum Scalars {
     /// Every row has this value, or is null.
-    Constant(Option<u64>),
+    Constant {
+        value: Option<u64>,
+        len: u32,
+    },
     Plain(Plain),
     Bits(Bits),
     Packed(Box<Packed>),
@@ -97,7 +100,12 @@ impl Scalars {
         reading: &mut Reading<'_, S>,
     ) -> Result<Option<u64>, S::Error> {
         Ok(match self {
-            Self::Constant(value) => *value,
+            Self::Constant { value, len } => {
+                if row >= *len {
+                    return Err(outside("a row").into());
+                }
+                *value
+            }
             Self::Plain(plain) => match is_valid(&plain.validity, row, reading)? {
                 true => Some(plain.get(row, reading)?),
                 false => None,
@@ -197,7 +205,7 @@ impl Scalars {
     /// Whether rows may be null; that of nodes that are decoded as a whole is not known before.
     pub(super) fn may_be_null(&self) -> bool {
         match self {
-            Self::Constant(value) => value.is_none(),
+            Self::Constant { value, .. } => value.is_none(),
             Self::Plain(plain) => plain.validity.is_some(),
             Self::Bits(bits) => bits.validity.is_some(),
             Self::Packed(packed) => packed.validity.is_some(),
@@ -279,7 +287,10 @@ impl Scalars {
                     *value = value.wrapping_add(*reference) & native.mask();
                 }
             }
-            Self::Constant(Some(value)) => {
+            Self::Constant {
+                value: Some(value),
+                len,
+            } if rows.end <= *len => {
                 out.extend(std::iter::repeat_n(*value, rows.len()));
             }
             Self::Runs { runs, values } => {
@@ -321,7 +332,7 @@ impl Scalars {
     /// Appends the ranges that a row's value is known to need.
     pub(super) fn ranges(&self, row: u32, out: &mut Vec<Range<u64>>) {
         match self {
-            Self::Constant(_) | Self::Sequence { .. } => {}
+            Self::Constant { .. } | Self::Sequence { .. } => {}
             Self::Plain(plain) => {
                 ranges_of_validity(&plain.validity, row, out);
                 let at = plain.start + u64::from(row) * u64::from(plain.width);

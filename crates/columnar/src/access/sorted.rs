@@ -1,7 +1,9 @@
 //! What is searched for a row: exceptions, ends of runs.
 //!
 //! Ascending integers are searched among the first of each block of 1,024, which are read once
-//! (fences), and then within a block.
+//! (fences), and then within a block. Those of which a scan checks that they ascend when it opens
+//! them may be checked here once, too: rows are not found among others, and what stands for them
+//! then has no meaning.
 
 use std::ops::Range;
 use std::sync::OnceLock;
@@ -41,6 +43,8 @@ pub(super) struct Sorted {
     pub(super) len: u32,
     /// The first value of each block but the first, once one was looked for.
     pub(super) fences: OnceLock<Box<[u64]>>,
+    /// Of values that are checked before one is looked for: they are less than this.
+    end: Option<u64>,
 }
 
 /// The value of the exception for a row, if there is one.
@@ -91,7 +95,11 @@ impl Runs {
         }
         // A run ends before its end.
         let past = (u64::from(row) + 1).saturating_add(self.offset);
-        self.ends.lower_bound(past, reading)
+        let run = self.ends.lower_bound(past, reading)?;
+        if run >= self.ends.len {
+            return Err(outside("a row").into());
+        }
+        Ok(run)
     }
 
     /// The first row after a run.
@@ -118,6 +126,15 @@ impl Sorted {
             values: Box::new(values),
             len,
             fences: OnceLock::new(),
+            end: None,
+        }
+    }
+
+    /// The same, checked once: they ascend, and are less than `end`.
+    pub(super) fn checked(values: Scalars, len: u32, end: u64) -> Self {
+        Self {
+            end: Some(end),
+            ..Self::new(values, len)
         }
     }
 
@@ -129,11 +146,14 @@ impl Sorted {
     ) -> Result<u32, S::Error> {
         let block = match self.fences.get() {
             Some(fences) => fences.partition_point(|&fence| fence < bound),
-            None if self.len <= BLOCK as u32 => 0,
+            None if self.len <= BLOCK as u32 && self.end.is_none() => 0,
             None => {
-                let fences = (1..self.len.div_ceil(BLOCK as u32))
-                    .map(|block| required(&self.values, block * BLOCK as u32, reading))
-                    .collect::<Result<Box<[u64]>, _>>()?;
+                let fences = match self.end {
+                    Some(end) => self.checked_fences(end, reading)?,
+                    None => (1..self.len.div_ceil(BLOCK as u32))
+                        .map(|block| required(&self.values, block * BLOCK as u32, reading))
+                        .collect::<Result<Box<[u64]>, _>>()?,
+                };
                 let block = fences.partition_point(|&fence| fence < bound);
                 reading.hold(size_of_val(&*fences));
                 let _ = self.fences.set(fences);
@@ -153,6 +173,31 @@ impl Sorted {
             }
         }
         Ok(low)
+    }
+
+    /// The first value of each block but the first, after a look at all.
+    fn checked_fences<S: ByteSource + ?Sized>(
+        &self,
+        end: u64,
+        reading: &mut Reading<'_, S>,
+    ) -> Result<Box<[u64]>, S::Error> {
+        let (mut fences, mut values, mut least) = (Vec::new(), Vec::new(), 0);
+        for start in (0..self.len).step_by(BLOCK) {
+            let stop = self.len.min(start.saturating_add(BLOCK as u32));
+            values.clear();
+            self.values
+                .append_required(start..stop, reading, &mut values)?;
+            for &value in &values {
+                if value < least || value >= end {
+                    return Err(outside("a position that is searched for").into());
+                }
+                least = value + 1;
+            }
+            if start > 0 {
+                fences.extend(values.first());
+            }
+        }
+        Ok(fences.into())
     }
 
     /// What is read first, if that is known.

@@ -18,7 +18,10 @@ use crate::source::ByteSource;
 #[derive(Debug)]
 pub(super) enum Strings {
     /// Every row has this value, or is null.
-    Constant(Constant),
+    Constant {
+        value: Constant,
+        len: u32,
+    },
     Plain(Plain),
     Views(Views),
     Fsst(Box<Fsst>),
@@ -143,7 +146,12 @@ impl Strings {
         out: &mut Vec<u8>,
     ) -> Result<bool, S::Error> {
         match self {
-            Self::Constant(constant) => constant.get(reading, out),
+            Self::Constant { value, len } => {
+                if row >= *len {
+                    return Err(outside("a row").into());
+                }
+                value.get(reading, out)
+            }
             Self::Plain(plain) => plain.get(row, reading, out),
             Self::Views(views) => views.get(row, reading, out),
             Self::Fsst(fsst) => fsst.get(row, reading, out),
@@ -239,7 +247,7 @@ impl Strings {
     /// Appends the ranges that a row's value is known to need.
     pub(super) fn ranges(&self, row: u32, out: &mut Vec<Range<u64>>) {
         match self {
-            Self::Constant(constant) => constant.ranges(out),
+            Self::Constant { value, .. } => value.ranges(out),
             Self::Plain(plain) => plain.ranges(row, out),
             Self::Views(views) => {
                 ranges_of_validity(&views.validity, row, out);

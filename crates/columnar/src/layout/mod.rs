@@ -18,7 +18,7 @@ mod table;
 pub(crate) mod wire;
 
 use std::ops::Range;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 pub use table::FORMAT_VERSION;
 pub(crate) use table::{ChunkLayout, NumericLayout};
@@ -42,6 +42,8 @@ const MAX_SECTION_BYTES: u64 = 16 << 20;
 pub struct GroupLayout {
     header: Header,
     entries: Arc<[Entry]>,
+    /// What the columns that lie side by side have in common, by the first one that was read.
+    group_hash: Arc<OnceLock<u64>>,
 }
 
 impl GroupLayout {
@@ -61,7 +63,17 @@ impl GroupLayout {
             .chunks_exact(ENTRY_LEN)
             .map(|bytes| Entry::parse(bytes, &header))
             .collect::<Result<Arc<[Entry]>, _>>()?;
-        Ok(Self { header, entries })
+        let mut grouped = entries.iter().filter(|entry| entry.is_grouped());
+        let first = grouped.next();
+        wire::ensure(
+            grouped.all(|entry| first.is_some_and(|first| first.chunk == entry.chunk)),
+            "columns that lie side by side have several chunks",
+        )?;
+        Ok(Self {
+            header,
+            entries,
+            group_hash: Arc::default(),
+        })
     }
 
     /// Rows in the row group.
@@ -101,12 +113,10 @@ impl GroupLayout {
     /// The first of the columns whose strings lie beside those of a column, if there are any: it
     /// has the same chunk, and what is stored of a row is the same.
     pub fn first_of_group(&self, column: usize) -> Option<usize> {
-        let own = &self.entries[column];
-        if own.layout != ChunkLayout::Grouped {
-            return None;
+        match self.entries[column].is_grouped() {
+            true => self.entries.iter().position(Entry::is_grouped),
+            false => None,
         }
-        let is_same = |entry: &Entry| entry.layout == own.layout && entry.chunk == own.chunk;
-        self.entries[..=column].iter().position(is_same)
     }
 
     /// Everything about a column: statistics, zone map, nodes.
@@ -124,7 +134,7 @@ impl GroupLayout {
         let bytes = section(source, entry.statistics.start..entry.nodes.end)?;
         let (statistics, nodes) =
             bytes.split_at((entry.statistics.end - entry.statistics.start) as usize);
-        Ok(self.meta(entry, statistics, nodes)?)
+        Ok(self.meta(column, statistics, nodes)?)
     }
 
     /// The statistics of a column's values, without its nodes.
@@ -154,7 +164,7 @@ impl GroupLayout {
     ) -> Result<RowAccess, S::Error> {
         let entry = &self.entries[column];
         let bytes = section(source, entry.nodes.clone())?;
-        let nodes = parse_nodes(entry, self.header.row_count, &bytes)?;
+        let nodes = self.parse_nodes(column, &bytes)?;
         Ok(RowAccess::new(
             entry.ty,
             entry.layout,
@@ -188,12 +198,13 @@ impl GroupLayout {
 
     fn meta(
         &self,
-        entry: &Entry,
+        column: usize,
         statistics: &[u8],
         nodes: &[u8],
     ) -> Result<ColumnMeta, ColumnarError> {
+        let entry = &self.entries[column];
         let ColumnStatistics { chunk, zones, .. } = self.parse_statistics(entry, statistics)?;
-        let nodes = parse_nodes(entry, self.header.row_count, nodes)?;
+        let nodes = self.parse_nodes(column, nodes)?;
         Ok(ColumnMeta {
             ty: entry.ty,
             byte_range: entry.chunk.clone(),
@@ -205,11 +216,23 @@ impl GroupLayout {
             nodes,
         })
     }
-}
 
-fn parse_nodes(entry: &Entry, row_count: usize, bytes: &[u8]) -> Result<NodeTable, ColumnarError> {
-    let chunk_len = entry.chunk.end - entry.chunk.start;
-    NodeTable::parse(bytes, entry.layout, row_count, chunk_len)
+    fn parse_nodes(&self, column: usize, bytes: &[u8]) -> Result<NodeTable, ColumnarError> {
+        let entry = &self.entries[column];
+        let chunk_len = entry.chunk.end - entry.chunk.start;
+        let nodes = NodeTable::parse(bytes, entry.layout, self.header.row_count, chunk_len)?;
+        if let Some(field) = nodes.field() {
+            // What one column reads of a row is used by the others.
+            let place = |entries: &[Entry]| entries.iter().filter(|it| it.is_grouped()).count();
+            let (index, count) = (place(&self.entries[..column]), place(&self.entries));
+            let hash = nodes.group_hash();
+            wire::ensure(
+                field.is_nth(index, count) && *self.group_hash.get_or_init(|| hash) == hash,
+                "columns that lie side by side disagree about their rows",
+            )?;
+        }
+        Ok(nodes)
+    }
 }
 
 fn section<S: ByteSource + ?Sized>(source: &S, range: Range<u64>) -> Result<Vec<u8>, S::Error> {

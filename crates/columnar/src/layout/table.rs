@@ -140,6 +140,11 @@ pub(super) struct Entry {
 }
 
 impl Entry {
+    /// Whether the column's strings lie beside those of others.
+    pub(super) fn is_grouped(&self) -> bool {
+        self.layout == ChunkLayout::Grouped
+    }
+
     pub(super) fn parse(bytes: &[u8], header: &Header) -> Result<Self, ColumnarError> {
         let mut reader = Reader::new(bytes);
         let type_code = reader.u8()?;

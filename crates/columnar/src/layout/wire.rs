@@ -89,6 +89,11 @@ impl<'a> Reader<'a> {
         Ok(head)
     }
 
+    /// What is left, which stays unread.
+    pub(crate) fn rest(&self) -> &'a [u8] {
+        self.bytes
+    }
+
     pub(crate) fn array<const N: usize>(&mut self) -> Result<[u8; N], ColumnarError> {
         let mut array = [0; N];
         array.copy_from_slice(self.take(N)?);

@@ -18,7 +18,7 @@ use vortex_btrblocks::schemes::string::OnPairScheme;
 use vortex_btrblocks::{ArrayAndStats, CascadingCompressor, CompressorContext, Scheme};
 use vortex_buffer::Buffer;
 use vortex_compressor::scheme::CompressionEstimate;
-use vortex_error::{VortexResult, vortex_ensure};
+use vortex_error::{VortexResult, vortex_ensure, vortex_err};
 use vortex_fastlanes::{BitPacked, BitPackedArrayExt};
 use vortex_onpair::{OnPair, OnPairArrayExt, OnPairArraySlotsExt};
 
@@ -134,10 +134,11 @@ pub(crate) fn take(array: &ArrayRef, rows: &[u32]) -> VortexResult<Option<ArrayR
             for &row in rows {
                 let Range { start, end } = of_row(row);
                 let base = offsets[0] as usize;
+                let some = all[start - base..end - base].iter();
+                let some = some.map(|&code| u16::try_from(code));
                 codes.extend(
-                    all[start - base..end - base]
-                        .iter()
-                        .map(|&code| code as u16),
+                    some.collect::<Result<Vec<u16>, _>>()
+                        .map_err(|_| vortex_err!("a code stands for no word"))?,
                 );
                 own.push(codes.len() as u32);
             }

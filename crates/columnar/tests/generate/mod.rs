@@ -3,6 +3,8 @@
 // Every test binary uses a part of this.
 #![allow(dead_code)]
 
+pub mod agreement;
+
 use howdah_columnar::{
     Chunk, ChunkBuffer, ColumnType, Footer, Numeric, OwnedNumeric, OwnedValue, RowGroupBuilder,
     Value,
