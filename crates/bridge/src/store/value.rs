@@ -327,7 +327,7 @@ impl ValueReader<'_> {
         let map = self.map.borrow();
         let fork = pg_sys::ForkNumber::MAIN_FORKNUM;
         let toast = self.store.toast;
-        let mut last = None;
+        let (mut last, mut requested) = (None, 0);
         for range in ranges.iter().filter(|range| !range.is_empty()) {
             let (first, last_seq) = (place_of(range.start).0, place_of(range.end - 1).0);
             for block in (first..=last_seq).filter_map(|seq| map.guess(seq)) {
@@ -335,13 +335,15 @@ impl ValueReader<'_> {
                 unsafe {
                     if last != Some(block) && has_block(toast, block) {
                         let found = pg_sys::PrefetchBuffer(toast, fork, block);
-                        if found.initiated_io {
-                            file_reads::requested();
-                        }
+                        requested += u32::from(found.initiated_io);
                     }
                 }
                 last = Some(block);
             }
+        }
+        if requested > 0 {
+            file_reads::requested();
+            pgrx::debug2!("requested {requested} pages of cold rows");
         }
     }
 

@@ -88,6 +88,20 @@ impl Plain {
     }
 }
 
+impl Plain {
+    /// Whether a block of so many rows is read whole at once.
+    pub(super) fn is_small_block(&self, row_count: usize) -> bool {
+        row_count * usize::from(self.width) <= SMALL_BLOCK_BYTES
+    }
+}
+
+impl Bits {
+    /// Whether a block of so many bytes is read whole at once.
+    pub(super) fn is_small_block(&self, byte_count: usize) -> bool {
+        byte_count <= SMALL_BLOCK_BYTES
+    }
+}
+
 /// Where some rows lie in their block, if they are of one block, and that block.
 fn within_block(rows: &Range<u32>, offset: u32) -> Option<(u32, Range<usize>)> {
     let first = offset.checked_add(rows.start)?;
@@ -339,7 +353,7 @@ impl Packed {
         let number = |at: u64| at.saturating_sub(self.offset.into()) + patches.at.offset;
         let mut patch = patches.at.rows.lower_bound(number(first), reading)?;
         while patch < patches.at.rows.len {
-            let row = required(&patches.at.rows.values, patch, reading)?;
+            let row = patches.at.rows.value(patch, reading)?;
             let at = row
                 .wrapping_sub(patches.at.offset)
                 .wrapping_add(self.offset.into());

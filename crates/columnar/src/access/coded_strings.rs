@@ -216,13 +216,16 @@ impl Dict {
         // A code that is no word's is an error where the word is read.
         if let Place::At(codes) = place
             && let Ok(code) = i32::try_from(codes.start)
-            && self
-                .known
-                .get(code as usize)
-                .is_none_or(|word| word.get().is_none())
+            && !self.knows(codes.start)
         {
             self.words.ranges(code as u32, out);
         }
+    }
+
+    /// Whether a word is kept.
+    pub(super) fn knows(&self, code: u64) -> bool {
+        let known = self.known.get(code as usize);
+        known.is_some_and(|word| word.get().is_some())
     }
 
     pub(super) fn word<S: ByteSource + ?Sized>(

@@ -9,6 +9,8 @@ use crate::value::Value;
 #[derive(Debug)]
 pub(super) enum Content {
     Bytes(Vec<u8>),
+    /// Each of so many bytes.
+    Fixed(Vec<u8>, u16),
     Text(String),
 }
 
@@ -25,6 +27,7 @@ impl Content {
             ColumnType::Text => String::from_utf8(bytes)
                 .map(Self::Text)
                 .map_err(|_| ColumnarError::corrupt("text is not UTF-8")),
+            ColumnType::Fixed { len } => Ok(Self::Fixed(bytes, len)),
             _ => Ok(Self::Bytes(bytes)),
         }
     }
@@ -33,7 +36,10 @@ impl Content {
     #[inline]
     pub(super) fn value(&self, range: Range<usize>) -> Result<Value<'_>, ColumnarError> {
         match self {
-            Self::Bytes(bytes) => bytes.get(range).map(Value::Bytes),
+            Self::Fixed(_, len) if range.len() != usize::from(*len) => {
+                return Err(ColumnarError::corrupt("a fixed value has another length"));
+            }
+            Self::Fixed(bytes, _) | Self::Bytes(bytes) => bytes.get(range).map(Value::Bytes),
             Self::Text(text) => text.get(range).map(Value::Text),
         }
         .ok_or_else(|| ColumnarError::corrupt("text is not UTF-8"))
@@ -43,7 +49,7 @@ impl Content {
     #[inline]
     pub(super) fn whole(&self) -> Value<'_> {
         match self {
-            Self::Bytes(bytes) => Value::Bytes(bytes),
+            Self::Bytes(bytes) | Self::Fixed(bytes, _) => Value::Bytes(bytes),
             Self::Text(text) => Value::Text(text),
         }
     }
@@ -51,7 +57,7 @@ impl Content {
     /// An empty buffer, which had its bytes.
     pub(super) fn take_buffer(&mut self) -> Vec<u8> {
         let mut bytes = match std::mem::take(self) {
-            Self::Bytes(bytes) => bytes,
+            Self::Bytes(bytes) | Self::Fixed(bytes, _) => bytes,
             Self::Text(text) => text.into_bytes(),
         };
         bytes.clear();
@@ -60,7 +66,7 @@ impl Content {
 
     pub(super) fn capacity(&self) -> usize {
         match self {
-            Self::Bytes(bytes) => bytes.capacity(),
+            Self::Bytes(bytes) | Self::Fixed(bytes, _) => bytes.capacity(),
             Self::Text(text) => text.capacity(),
         }
     }

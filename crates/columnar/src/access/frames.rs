@@ -64,29 +64,52 @@ impl Frames {
         }
     }
 
+    /// Whether the frame of a row was decompressed last.
+    pub(super) fn holds<S: ?Sized>(&self, row: u32, reading: &Reading<'_, S>) -> bool {
+        match &reading.slots[self.slot].kept {
+            Kept::Frame {
+                first_row, ends, ..
+            } => row
+                .checked_sub(*first_row)
+                .is_some_and(|at| (at as usize) < ends.len()),
+            _ => false,
+        }
+    }
+
+    /// The rows of the frame of a row, and where it lies.
+    pub(super) fn frame_of<S: ByteSource + ?Sized>(
+        &self,
+        row: u32,
+        reading: &mut Reading<'_, S>,
+    ) -> Result<(Range<u32>, Range<u64>), S::Error> {
+        let frame = self.row_ends.lower_bound(u64::from(row) + 1, reading)?;
+        let (first_row, start) = match frame.checked_sub(1) {
+            None => (0, 0),
+            Some(before) => (
+                position(self.row_ends.value(before, reading)?)?,
+                required(&self.data_ends, before, reading)?,
+            ),
+        };
+        let last_row = position(self.row_ends.value(frame, reading)?)?;
+        let stop = required(&self.data_ends, frame, reading)?;
+        ensure(
+            last_row <= self.len && start <= stop && stop <= self.data.end - self.data.start,
+            "a frame lies outside of its node",
+        )?;
+        let data = self.data.start + start..self.data.start + stop;
+        Ok((first_row..last_row, data))
+    }
+
     /// Decompresses the frame of a row.
     fn load<S: ByteSource + ?Sized>(
         &self,
         row: u32,
         reading: &mut Reading<'_, S>,
     ) -> Result<(), S::Error> {
-        let frame = self.row_ends.lower_bound(u64::from(row) + 1, reading)?;
-        let end = |ends: &Scalars, frame: Option<u32>, reading: &mut Reading<'_, S>| match frame {
-            None => Ok(0),
-            Some(frame) => required(ends, frame, reading),
-        };
-        let before = frame.checked_sub(1);
-        let first_row = position(end(&self.row_ends.values, before, reading)?)?;
-        let last_row = position(end(&self.row_ends.values, Some(frame), reading)?)?;
-        let start = end(&self.data_ends, before, reading)?;
-        let stop = end(&self.data_ends, Some(frame), reading)?;
-        ensure(
-            last_row <= self.len && start <= stop && stop <= self.data.end - self.data.start,
-            "a frame lies outside of its node",
-        )?;
+        let (rows, data) = self.frame_of(row, reading)?;
         let mut lengths = Vec::new();
         self.lengths
-            .append_required(first_row..last_row, reading, &mut lengths)?;
+            .append_required(rows.clone(), reading, &mut lengths)?;
         let lengths = lengths.into_iter().map(position);
         let lengths = lengths.collect::<Result<Vec<_>, _>>()?;
         let (mut bytes, mut ends) = match std::mem::take(&mut reading.slots[self.slot].kept) {
@@ -105,10 +128,10 @@ impl Frames {
             .prepared
             .get()
             .ok_or_else(|| ColumnarError::corrupt("a dictionary is missing"))?;
-        reading.fetch(self.data.start + start, (stop - start) as usize)?;
+        reading.fetch(data.start, (data.end - data.start) as usize)?;
         dictionary.decompress(reading.scratch, len, &mut bytes)?;
         reading.slots[self.slot].kept = Kept::Frame {
-            first_row,
+            first_row: rows.start,
             bytes,
             ends,
         };

@@ -25,6 +25,7 @@ mod frames;
 mod letters;
 mod likely;
 pub(crate) mod metadata;
+mod needs;
 pub(crate) mod packed;
 mod plan;
 mod reading;
@@ -33,6 +34,7 @@ mod scalars;
 mod sorted;
 mod state;
 mod stretch;
+mod string_needs;
 mod strings;
 mod symbols;
 mod whole;
@@ -82,6 +84,8 @@ pub struct RowAccess {
     field: Option<Field>,
     row_count: u32,
     unit: ReadUnit,
+    /// The most rounds in which what a row needs is named.
+    rounds: usize,
     root: Root,
     slot_count: usize,
     plan_bytes: usize,
@@ -189,6 +193,7 @@ impl RowAccess {
             field,
             row_count: row_count as u32,
             unit: ReadUnit::of(nodes),
+            rounds: root.rounds(),
             root,
             slot_count: planner.slot_count,
             plan_bytes,
@@ -211,8 +216,9 @@ impl RowAccess {
         size_of::<Self>() + self.plan_bytes + self.held.load(Ordering::Relaxed)
     }
 
-    /// Appends the ranges of the stored value that reading `row` needs and that are known without
-    /// reading, for a reader that requests all of them at once.
+    /// Appends the ranges of the stored value that reading `row` needs first and that are known
+    /// without reading, for a reader that requests all of them at once. A hint that costs little:
+    /// all that a row needs is named by [`needs`](Self::needs).
     pub fn ranges(&self, row: u32, out: &mut Vec<Range<u64>>) {
         if row >= self.row_count {
             return;

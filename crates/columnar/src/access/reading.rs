@@ -40,6 +40,14 @@ impl<S: ByteSource + ?Sized> Reading<'_, S> {
         Ok(look(self.scratch))
     }
 
+    /// Reads something for [`needs`](super::RowAccess::needs), which has noted the counts of the
+    /// slots: the read of the row counts as if this one had not been.
+    pub(super) fn uncounted<R>(&mut self, read: impl FnOnce(&mut Self) -> R) -> R {
+        let result = read(self);
+        self.slots.iter_mut().for_each(Slot::restore_counts);
+        result
+    }
+
     /// Appends a range to `out`.
     pub(super) fn append(&self, range: Range<u64>, out: &mut Vec<u8>) -> Result<(), S::Error> {
         let len = (range.end - range.start) as usize;

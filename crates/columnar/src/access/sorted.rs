@@ -74,7 +74,7 @@ impl Exceptions {
         if at == self.rows.len {
             return Ok(None);
         }
-        let found = required(&self.rows.values, at, reading)?;
+        let found = self.rows.value(at, reading)?;
         Ok((found == number).then_some(at))
     }
 
@@ -136,6 +136,28 @@ impl Sorted {
             end: Some(end),
             ..Self::new(values, len)
         }
+    }
+
+    /// Whether all values are read before one is looked for.
+    pub(super) fn is_checked(&self) -> bool {
+        self.end.is_some()
+    }
+
+    /// One of the values.
+    pub(super) fn value<S: ByteSource + ?Sized>(
+        &self,
+        at: u32,
+        reading: &mut Reading<'_, S>,
+    ) -> Result<u64, S::Error> {
+        // A search that ends behind its block would read another one for its first value.
+        if at > 0
+            && at.is_multiple_of(BLOCK as u32)
+            && let Some(fences) = self.fences.get()
+            && let Some(&fence) = fences.get(at as usize / BLOCK - 1)
+        {
+            return Ok(fence);
+        }
+        required(&self.values, at, reading)
     }
 
     /// The number of values less than `bound`.

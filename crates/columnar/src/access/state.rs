@@ -140,6 +140,8 @@ pub(super) struct Slot {
     /// The block that was read from last, and how often in a row.
     near: u32,
     count: u8,
+    /// Both of them as they were noted.
+    noted: (u32, u8),
 }
 
 /// How a value is to be read.
@@ -166,6 +168,30 @@ impl Slot {
             true => Approach::Load,
             false => Approach::Single,
         }
+    }
+
+    /// Whether a block is kept.
+    pub(super) fn holds(&self, block: u32) -> bool {
+        matches!(self.kept, Kept::Block(kept) if kept == block)
+    }
+
+    /// Whether reading so many values of a block, which is not small, may load it.
+    pub(super) fn may_load(&self, block: u32, row_count: usize) -> bool {
+        let before = match self.near == block {
+            true => self.count.into(),
+            false => 0,
+        };
+        row_count + before > SINGLES.into()
+    }
+
+    /// Notes how often values were read, for [`restore_counts`](Self::restore_counts).
+    pub(super) fn note_counts(&mut self) {
+        self.noted = (self.near, self.count);
+    }
+
+    /// Forgets the reads since [`note_counts`](Self::note_counts), but not the blocks they loaded.
+    pub(super) fn restore_counts(&mut self) {
+        (self.near, self.count) = self.noted;
     }
 
     /// Searches among a part of a block, if that is kept: how many of its values, which ascend, are

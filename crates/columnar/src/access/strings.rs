@@ -106,7 +106,7 @@ impl Constant {
         Ok(put(self.value.get_or_init(|| value).as_deref(), out))
     }
 
-    fn ranges(&self, out: &mut Vec<Range<u64>>) {
+    pub(super) fn ranges(&self, out: &mut Vec<Range<u64>>) {
         if self.value.get().is_none() {
             out.push(self.range.clone());
         }
@@ -339,6 +339,31 @@ impl Views {
         if !is_valid(&self.validity, row, reading)? {
             return Ok(false);
         }
+        let (view, place) = self.place(row, reading)?;
+        match place {
+            None => {
+                let len = usize::from(view[0]);
+                let short = view.get(4..4 + len).ok_or_else(|| outside("a string"))?;
+                out.extend_from_slice(short);
+            }
+            Some(place) => reading.append(place, out)?,
+        }
+        Ok(true)
+    }
+
+    /// Where the view of a row lies, if there is such a row.
+    pub(super) fn view_range(&self, row: u32) -> Option<Range<u64>> {
+        let at = self.views + 16 * u64::from(row);
+        (row < self.len).then_some(at..at + 16)
+    }
+
+    /// The view of a row, and the place of its string, if that is too long for a view.
+    #[inline]
+    pub(super) fn place<S: ByteSource + ?Sized>(
+        &self,
+        row: u32,
+        reading: &mut Reading<'_, S>,
+    ) -> Result<([u8; 16], Option<Range<u64>>), S::Error> {
         let mut view = [0; 16];
         reading
             .source
@@ -347,8 +372,7 @@ impl Views {
         let number = |at: usize| u64::from(u32::from_le_bytes(numbers[at]));
         let len = number(0);
         if len <= 12 {
-            out.extend_from_slice(&view[4..4 + len as usize]);
-            return Ok(true);
+            return Ok((view, None));
         }
         let place = self
             .buffers
@@ -356,7 +380,6 @@ impl Views {
             .map(|buffer| (buffer.start + number(3), buffer.end))
             .filter(|&(start, end)| start + len <= end)
             .ok_or_else(|| outside("a string"))?;
-        reading.append(place.0..place.0 + len, out)?;
-        Ok(true)
+        Ok((view, Some(place.0..place.0 + len)))
     }
 }

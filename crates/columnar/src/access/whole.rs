@@ -11,7 +11,7 @@ use vortex_array::dtype::{DType, PType};
 use vortex_buffer::ByteBuffer;
 
 use super::reading::{Reading, outside};
-use super::state::Kept;
+use super::state::{Kept, Slot};
 use crate::buffers::{bools, nulls_of};
 use crate::chunk::ChunkBuffer;
 use crate::codec;
@@ -36,6 +36,11 @@ pub(super) struct Whole {
 impl Whole {
     pub(super) fn range(&self) -> Range<u64> {
         self.range.clone()
+    }
+
+    /// Whether the state of the node has it.
+    pub(super) fn is_held(&self, slot: &Slot) -> bool {
+        matches!(slot.kept, Kept::Whole(_) | Kept::Strings(_))
     }
 
     fn load<S: ByteSource + ?Sized>(&self, reading: &mut Reading<'_, S>) -> Result<(), S::Error> {

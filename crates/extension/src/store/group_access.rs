@@ -210,11 +210,7 @@ impl GroupAccess {
         }
     }
 
-    /// Requests what the row's wanted columns need before any of it is waited for: first offsets,
-    /// codes, and the values of columns that have neither; then the bytes to which these
-    /// lead. From disk if pages are cold, otherwise from memory if there are many columns. From
-    /// disk the places where strings probably lie are requested first, along with offsets: where
-    /// the guess is right, the row waits once.
+    /// Requests what the row's wanted columns need before any of it is waited for.
     fn look_ahead(
         &self,
         bytes: &GroupBytes<'_, '_>,
@@ -222,16 +218,26 @@ impl GroupAccess {
         columns: &[usize],
         ahead: Ahead,
     ) -> Result<(), ColdError> {
+        match ahead {
+            Ahead::Disk => self.prefetch_rows(bytes, columns, &[position]),
+            Ahead::Memory => self.touch_row(bytes, position, columns),
+        }
+    }
+
+    /// Requests the bytes of a row from memory: first offsets, codes, and the values of columns
+    /// that have neither; then the strings to which these lead.
+    fn touch_row(
+        &self,
+        bytes: &GroupBytes<'_, '_>,
+        position: u32,
+        columns: &[usize],
+    ) -> Result<(), ColdError> {
         RANGES.with_borrow_mut(|ranges| {
             ranges.clear();
             for &column in columns {
-                let access = &self.column(column, bytes)?.access;
-                access.ranges(position, ranges);
-                if ahead == Ahead::Disk {
-                    access.likely_ranges(position, ranges);
-                }
+                self.column(column, bytes)?.access.ranges(position, ranges);
             }
-            bytes.ask(ranges, ahead)?;
+            bytes.ask(ranges, Ahead::Memory)?;
             ranges.clear();
             for &column in columns {
                 let column = self.column(column, bytes)?;
@@ -240,7 +246,41 @@ impl GroupAccess {
                     column.access.locate(position, bytes, &mut state, ranges)?;
                 }
             }
-            bytes.ask(ranges, ahead)
+            bytes.ask(ranges, Ahead::Memory)
+        })
+    }
+
+    /// Requests the pages that these columns of some rows need, round by round: first what is known
+    /// without reading, and the places where strings probably lie; then where these lead. Where the
+    /// guess is right, a row with offsets waits once.
+    fn prefetch_rows(
+        &self,
+        bytes: &GroupBytes<'_, '_>,
+        columns: &[usize],
+        rows: &[u32],
+    ) -> Result<(), ColdError> {
+        RANGES.with_borrow_mut(|ranges| {
+            for round in 0.. {
+                ranges.clear();
+                let mut is_last = true;
+                for &column in columns {
+                    let column = self.column(column, bytes)?;
+                    let (access, mut state) = (&column.access, column.state.borrow_mut());
+                    for &row in rows {
+                        access.needs(row, round, bytes, &mut state, ranges);
+                        // Of many rows most places are needed by some.
+                        if round == 0 && rows.len() == 1 {
+                            access.likely_ranges(row, ranges);
+                        }
+                    }
+                    is_last &= round + 1 >= access.rounds();
+                }
+                bytes.ask(ranges, Ahead::Disk)?;
+                if is_last {
+                    break;
+                }
+            }
+            Ok(())
         })
     }
 
@@ -427,7 +467,8 @@ impl GroupAccess {
                 break;
             }
             if pages_are_cold() {
-                self.prefetch_rows(&bytes, column, &some)?;
+                let stored = self.column(column, &bytes)?.first;
+                self.prefetch_rows(&bytes, &[stored], &some)?;
             }
             READ_BEFORE.set(blocks_read());
             for &row in &some {
@@ -441,28 +482,6 @@ impl GroupAccess {
         }
         group_cache::trim();
         Ok(())
-    }
-
-    /// Requests the pages that hold a column's values of some rows.
-    fn prefetch_rows(
-        &self,
-        bytes: &GroupBytes<'_, '_>,
-        column: usize,
-        rows: &[u32],
-    ) -> Result<(), ColdError> {
-        let column = self.stored(column, bytes)?;
-        let mut state = column.state.borrow_mut();
-        RANGES.with_borrow_mut(|ranges| {
-            ranges.clear();
-            rows.iter()
-                .for_each(|&row| column.access.ranges(row, ranges));
-            bytes.ask(ranges, Ahead::Disk)?;
-            ranges.clear();
-            for &row in rows {
-                column.access.locate(row, bytes, &mut state, ranges)?;
-            }
-            bytes.ask(ranges, Ahead::Disk)
-        })
     }
 
     /// Shows one value of a row of a stored column; `None` is NULL.
