@@ -25,6 +25,7 @@ use crate::parts::{Form, decode_numeric, slice};
 use crate::predicate::Predicate;
 use crate::stats::ValueFlags;
 use crate::types::ColumnType;
+use crate::word_answers::WordAnswers;
 use crate::{filter, select};
 
 /// The bytes of a chunk, aligned as the decoders require. Make one of the length of
@@ -92,6 +93,7 @@ struct Inner {
     form: Form,
     /// The same as packed numbers, once that was asked for.
     packed: OnceLock<Option<PackedNumbers>>,
+    word_answers: WordAnswers,
 }
 
 impl Chunk {
@@ -124,8 +126,14 @@ impl Chunk {
                 flags,
                 form,
                 packed: OnceLock::new(),
+                word_answers: WordAnswers::default(),
             }),
         }
+    }
+
+    /// What is known of the words of its dictionary.
+    pub(crate) fn word_answers(&self) -> &WordAnswers {
+        &self.inner.word_answers
     }
 
     /// The chunk of another column of the same row group, if it is this chunk: of columns that

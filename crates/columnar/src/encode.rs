@@ -319,6 +319,10 @@ fn is_surely_least(
     Ok(letters_bytes / row_count <= chunk.len() / sample.len())
 }
 
+/// What a row must gain by frames, which cost a reader of single rows some microseconds each. Short
+/// strings, as addresses and networks, do not.
+const LEAST_GAIN_BYTES: usize = 6;
+
 /// The rows of a column of strings in frames, if that is much smaller than the `other_bytes`
 /// that other encodings need: a row costs a frame then.
 fn frames(
@@ -342,7 +346,12 @@ fn frames(
     if array_count == 0 || other_bytes < MIN_FRAMED_BYTES {
         return Ok(None);
     }
+    let least_gain = match effort {
+        Effort::Best => 0,
+        Effort::Fast | Effort::Default => column.len() * LEAST_GAIN_BYTES,
+    };
     let most_bytes = other_bytes / 100 * (100 - gain_percent);
+    let most_bytes = most_bytes.min(other_bytes.saturating_sub(least_gain));
     NewFrames::compress(&rows.data, &rows.ends, effort, most_bytes, is_stopped)
 }
 

@@ -221,14 +221,16 @@ fn on_dictionary(
     words: ArrayRef,
     predicate: &Predicate,
 ) -> Result<BooleanBuffer, ColumnarError> {
-    let words = Column::from_array(chunk.column_type(), words)?;
-    let in_list = match predicate {
-        Predicate::In(values) => in_many(&words, values),
-        _ => None,
-    };
-    let answers = in_list.or_else(|| row_by_row(&words, predicate));
-    let answers = answers.ok_or(ColumnarError::TypeMismatch {
-        ty: chunk.column_type(),
+    let answers = chunk.word_answers().of(&words, predicate, || {
+        let words = Column::from_array(chunk.column_type(), words.clone())?;
+        let in_list = match predicate {
+            Predicate::In(values) => in_many(&words, values),
+            _ => None,
+        };
+        let answers = in_list.or_else(|| row_by_row(&words, predicate));
+        answers.ok_or(ColumnarError::TypeMismatch {
+            ty: chunk.column_type(),
+        })
     })?;
     let (codes, nulls) = codec::guarded(|| indexes(codes.clone(), &mut codec::context()))?;
     let is_valid = |row: usize| nulls.as_ref().is_none_or(|nulls| nulls.is_valid(row));

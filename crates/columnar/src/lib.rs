@@ -67,6 +67,7 @@ mod value;
 mod verdict;
 mod view;
 mod wide;
+mod word_answers;
 mod words;
 mod zones;
 

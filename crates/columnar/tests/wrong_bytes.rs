@@ -139,10 +139,10 @@ fn digits_of_lengths_have_seven_bits() {
     let mut bytes = intact.clone();
     bytes[digits] |= 0x80;
     bytes[digits + 1] -= 1;
-    for column in 0..2 {
-        assert!(read(&intact, column, 5, &rows[column]).expect("reads"));
-        assert!(is_corrupt(read(&bytes, column, 5, &rows[column])));
-        assert!(read(&bytes, column, 6, &rows[column]).expect("reads"));
+    for (column, rows) in rows.iter().enumerate() {
+        assert!(read(&intact, column, 5, rows).expect("reads"));
+        assert!(is_corrupt(read(&bytes, column, 5, rows)));
+        assert!(read(&bytes, column, 6, rows).expect("reads"));
         let chunk = open(&bytes, column).expect("opens");
         assert!(is_corrupt(chunk.decode()));
         assert!(is_corrupt(chunk.decode_selection(&[5])));

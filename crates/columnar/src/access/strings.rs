@@ -326,6 +326,9 @@ impl Plain {
     }
 }
 
+/// A view, and the place of its string, if that is too long for a view.
+type View = ([u8; 16], Option<Range<u64>>);
+
 impl Views {
     fn get<S: ByteSource + ?Sized>(
         &self,
@@ -363,7 +366,7 @@ impl Views {
         &self,
         row: u32,
         reading: &mut Reading<'_, S>,
-    ) -> Result<([u8; 16], Option<Range<u64>>), S::Error> {
+    ) -> Result<View, S::Error> {
         let mut view = [0; 16];
         reading
             .source
