@@ -271,6 +271,12 @@ impl<'a> ColdStore<'a> {
         unsafe { Table::from_raw(self.toast) }
     }
 
+    /// How a message begins that tells of damage. No catalog is read for it: a page may be locked.
+    fn could_not_read(&self) -> String {
+        let table = self.table.unwrap_or_else(|| self.toast());
+        format!("could not read cold rows of table \"{}\"", table.name())
+    }
+
     /// What names its contents.
     #[inline]
     pub fn id(&self) -> StoreId {

@@ -312,7 +312,8 @@ impl ColdStore<'_> {
                     pgrx::PgLogLevel::ERROR,
                     pgrx::PgSqlErrorCode::ERRCODE_DATA_CORRUPTED,
                     format!(
-                        "record {} of kind {} is missing at ({block},{offset}) of relation {}",
+                        "{}: record {} of kind {} is missing at ({block},{offset}) in TOAST relation {}",
+                        self.could_not_read(),
                         met.seq,
                         met.id,
                         self.toast().oid().to_u32()

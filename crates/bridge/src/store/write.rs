@@ -161,7 +161,7 @@ impl ColdStore<'_> {
     pub fn overwrite(&self, tid: Tid, payload: &[u8]) {
         self.update_in_place(tid, |old| {
             if old.len() != payload.len() {
-                refuse_damaged(self.toast().oid().to_u32(), tid);
+                self.refuse_damaged(tid);
             }
             old.copy_from_slice(payload);
         });
@@ -176,7 +176,7 @@ impl ColdStore<'_> {
             let size = data.get(8..).and_then(|at| at.first_chunk().copied());
             let varlena_bytes = (u32::from_ne_bytes(size.unwrap_or_default()) >> 2) as usize;
             if varlena_bytes < 4 || 8 + varlena_bytes > data.len() {
-                refuse_damaged(self.toast().oid().to_u32(), tid);
+                self.refuse_damaged(tid);
             }
             change(&mut data[PAYLOAD_OFFSET..8 + varlena_bytes])
         })
@@ -200,7 +200,7 @@ impl ColdStore<'_> {
                 || len < size_of::<pg_sys::HeapTupleHeaderData>()
                 || at + len > pg_sys::BLCKSZ as usize
             {
-                refuse_damaged(self.toast().oid().to_u32(), tid);
+                self.refuse_damaged(tid);
             }
             let tuple = page.cast::<u8>().add(at);
             let result = change(std::slice::from_raw_parts_mut(tuple, len));
@@ -253,18 +253,22 @@ impl ColdStore<'_> {
             crate::check_for_interrupts!();
         }
     }
-}
 
-/// Raises an ERROR: a tuple that is to be changed in place is not what was stored.
-#[cold]
-fn refuse_damaged(toast: u32, tid: Tid) -> ! {
-    let (block, offset) = (tid.block(), tid.offset());
-    pgrx::ereport!(
-        pgrx::PgLogLevel::ERROR,
-        pgrx::PgSqlErrorCode::ERRCODE_DATA_CORRUPTED,
-        format!("cold entry at ({block},{offset}) of TOAST relation {toast} is damaged")
-    );
-    unreachable!()
+    /// Raises an ERROR: a tuple that is to be changed in place is not what was stored.
+    #[cold]
+    fn refuse_damaged(&self, tid: Tid) -> ! {
+        let (block, offset) = (tid.block(), tid.offset());
+        pgrx::ereport!(
+            pgrx::PgLogLevel::ERROR,
+            pgrx::PgSqlErrorCode::ERRCODE_DATA_CORRUPTED,
+            format!(
+                "{}: the record at ({block},{offset}) in TOAST relation {} is damaged",
+                self.could_not_read(),
+                self.toast().oid().to_u32()
+            )
+        );
+        unreachable!()
+    }
 }
 
 /// A long value as it was written.
