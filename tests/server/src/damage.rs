@@ -20,7 +20,8 @@ use postgres::Client;
 use crate::checks::cold_row_count;
 use crate::cluster::{Primary, query};
 
-const PAGE_BYTES: usize = 8192;
+/// Bytes of a page.
+pub const PAGE_BYTES: usize = 8192;
 /// Heap's header of each tuple.
 const TUPLE_HEADER_BYTES: usize = 24;
 /// What lies in front of a tuple's payload: chunk_id, chunk_seq, varlena header.
@@ -33,6 +34,8 @@ pub const DELETION_VECTOR_ID: u32 = 4;
 pub const FORWARD_ID: u32 = 5;
 pub const VERSIONS_ID: u32 = 6;
 pub const LATE_ROWS_ID: u32 = 7;
+/// Of row numbers below 2^31.
+pub const MARK_ID: u32 = 16;
 /// From here on ids are those of values.
 pub const FIRST_VALUE_ID: u32 = 16_384;
 
@@ -89,6 +92,9 @@ pub struct StoredTuple {
     /// Size of the data, including key and length.
     pub data_bytes: usize,
 }
+
+/// A place in the file, and bytes for it.
+pub type Patch = (usize, Vec<u8>);
 
 /// A server, mostly without page checksums, and the cold store of its table as it is on disk.
 pub struct Damaged {
@@ -150,6 +156,35 @@ pub fn told(session: &mut Client, sql: &str) -> anyhow::Result<String> {
             Ok(code.code().to_owned())
         }
     }
+}
+
+/// What a session gets: the answer as text, or `ERROR`, the SQLSTATE and the message.
+///
+/// # Errors
+/// When the session died.
+pub fn outcome(session: &mut Client, sql: &str) -> anyhow::Result<String> {
+    let error = match query(session, sql) {
+        Ok(rows) => return Ok(rows),
+        Err(error) => error,
+    };
+    let report = error
+        .downcast_ref::<postgres::Error>()
+        .and_then(postgres::Error::as_db_error);
+    let report = report.with_context(|| format!("the session died: {error:#}"))?;
+    Ok(format!(
+        "{IS_ERROR}{} {}",
+        report.code().code(),
+        report.message()
+    ))
+}
+
+/// How an [`outcome`] begins that is an error.
+pub const IS_ERROR: &str = "ERROR ";
+
+/// Whether an [`outcome`] is an error that tells that rows of table t are damaged.
+#[must_use]
+pub fn names_damage(outcome: &str) -> bool {
+    outcome.starts_with("ERROR XX001 ") && outcome.contains("table \"t\"")
 }
 
 /// Switches page checksums of a server that is stopped.
@@ -296,6 +331,26 @@ impl Damaged {
         self.evict(session)?;
         let file = OpenOptions::new().write(true).open(&self.file)?;
         Ok(file.write_all_at(bytes, at as u64)?)
+    }
+
+    /// Writes each of these byte strings to its place in the file. Returns what lay there, which
+    /// restores it if it is written in turn.
+    ///
+    /// # Errors
+    /// When the pages cannot be evicted, or the file not be read or written.
+    pub fn exchange(&self, patches: &[Patch]) -> anyhow::Result<Vec<Patch>> {
+        self.evict(&mut self.primary.session()?)?;
+        let file = OpenOptions::new().read(true).write(true).open(&self.file)?;
+        let mut before = Vec::new();
+        for (at, bytes) in patches {
+            let mut old = vec![0; bytes.len()];
+            file.read_exact_at(&mut old, *at as u64)?;
+            before.push((*at, old));
+        }
+        for (at, bytes) in patches {
+            file.write_all_at(bytes, *at as u64)?;
+        }
+        Ok(before)
     }
 
     /// Flips one bit of the byte at `byte` of the file, as it was when the test looked at it.

@@ -12,6 +12,8 @@
 //!   queries       generated queries of the vectorized engine, and their answers
 //!   replay        a standby's replay that old snapshots block, and what happens to them
 //!   settings      numbers from the environment, for longer runs
+//!   harmed_table  a table of which one column of one row group is damaged, in any of several ways
+//!   stored_groups where the column chunks of a damaged table lie in its file
 //! ```
 //!
 //! Run by `./howdah test --only server`, or by `cargo test -p howdah-server-tests` after
@@ -25,7 +27,9 @@ pub mod compaction;
 pub mod damage;
 pub mod death;
 pub mod differential;
+pub mod harmed_table;
 pub mod process;
 pub mod queries;
 pub mod replay;
 pub mod settings;
+pub mod stored_groups;

@@ -147,7 +147,10 @@ fn flipped_bits_in_keys_and_lengths_of_pieces_are_refused() -> anyhow::Result<()
             .unwrap_or((k, 0));
         noticed += usize::from(damaged.refused_reads(tuple.data_offset_bytes + at, bit)? > 0);
     }
-    ensure!(noticed > 0, "no flipped bit of a key was noticed");
+    ensure!(
+        noticed * 10 > 60 * 9,
+        "only {noticed} of 60 flipped bits were noticed"
+    );
     damaged.is_whole_again()
 }
 
