@@ -91,19 +91,44 @@ fn workers_share_cold_blocks(session: &mut Client) -> anyhow::Result<()> {
          SET min_parallel_index_scan_size = 0; SET max_parallel_workers_per_gather = 2;
          SET parallel_leader_participation = off",
     )?;
-    let plan = session
-        .query(
-            "EXPLAIN (ANALYZE, VERBOSE, COSTS OFF, TIMING OFF)
-             SELECT count(*) FROM t WHERE id > 0 AND id + k > 0",
-            &[],
-        )?
-        .iter()
-        .map(|row| row.get::<_, String>(0))
-        .collect::<Vec<_>>();
-    let plan = plan.join("\n");
+    workers_share_rows(
+        session,
+        "Parallel Bitmap Heap Scan",
+        "SELECT count(*) FROM t WHERE id > 0 AND id + k > 0",
+        ROW_COUNT,
+    )?;
+    session.batch_execute(
+        "SET enable_bitmapscan = off; SET enable_indexscan = on; SET enable_indexonlyscan = on",
+    )?;
+    // Of the last tenth of the rows all but a hundred are cold.
+    let bound = ROW_COUNT / 10 * 9;
+    workers_share_rows(
+        session,
+        "Parallel Index Scan",
+        &format!("SELECT count(*) FROM t WHERE id > {bound} AND id + k > 0"),
+        ROW_COUNT / 10,
+    )?;
+    workers_share_rows(
+        session,
+        "Parallel Index Only Scan",
+        &format!("SELECT count(*) FROM t WHERE id > {bound}"),
+        ROW_COUNT / 10,
+    )
+}
+
+/// Each of two workers returns a twentieth at least of the rows that the scan returns, about
+/// `row_count`.
+fn workers_share_rows(
+    session: &mut Client,
+    node: &str,
+    statement: &str,
+    row_count: u64,
+) -> anyhow::Result<()> {
+    let explain = format!("EXPLAIN (ANALYZE, VERBOSE, COSTS OFF, TIMING OFF) {statement}");
+    let plan = query(session, &explain)?;
     let scan = plan
-        .split_once("Parallel Bitmap Heap Scan")
-        .with_context(|| format!("no parallel bitmap scan in\n{plan}"))?
+        .split_once(node)
+        .with_context(|| format!("no {node} in\n{plan}"))?
         .1;
     let scan = scan
         .split_once("Bitmap Index Scan")
@@ -120,9 +145,9 @@ fn workers_share_cold_blocks(session: &mut Client) -> anyhow::Result<()> {
                 .ok()
         })
         .collect();
-    println!("rows of each worker: {rows:?}");
+    println!("{node}: rows of each worker: {rows:?}");
     ensure!(
-        rows.len() == 2 && rows.iter().all(|rows| *rows > ROW_COUNT as f64 / 20.0),
+        rows.len() == 2 && rows.iter().all(|rows| *rows > row_count as f64 / 20.0),
         "workers share nothing:\n{plan}"
     );
     Ok(())

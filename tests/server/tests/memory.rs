@@ -218,3 +218,59 @@ fn scans_by_index_that_have_ended_keep_no_row() -> anyhow::Result<()> {
     );
     Ok(())
 }
+
+/// What a session that reads cold rows by their keys may keep beyond one that reads heap's.
+const MOST_BEYOND_HEAP: u64 = 8 << 20;
+const READ_COUNT: u32 = 100_000;
+
+#[test]
+fn a_session_that_reads_many_rows_by_key_keeps_little_more_than_one_of_heap() -> anyhow::Result<()>
+{
+    let primary = Primary::start("row-memory", &SETTINGS)?;
+    let mut session = primary.session()?;
+    session.batch_execute(
+        "CREATE TABLE cold (id int PRIMARY KEY, at timestamptz, amount numeric, word text, code text,
+             flag bool, real8 float8, list int[], document jsonb) USING howdah;
+         SET howdah.debug_force_cold = on",
+    )?;
+    for group in 0..10 {
+        session.batch_execute(&format!(
+            "INSERT INTO cold SELECT i, '2026-01-01'::timestamptz + i * '1 min'::interval, i * 1.25,
+                 'order ' || i * 7919 % 99991 || ' of customer ' || i % 1013, md5(i::text), i % 3 = 0, sqrt(i),
+                 ARRAY[i, i % 7], jsonb_build_object('id', i, 'tags', ARRAY[md5((i % 99)::text)])
+             FROM generate_series({group} * 20000 + 1, {group} * 20000 + 20000) i"
+        ))?;
+    }
+    session.batch_execute(
+        "CREATE TABLE heap (LIKE cold INCLUDING ALL) USING heap; INSERT INTO heap TABLE cold",
+    )?;
+    let groups = query(&mut session, "SELECT count(*) FROM howdah.row_groups")?;
+    ensure!(groups == "10", "{groups} row groups");
+    session.batch_execute("VACUUM (ANALYZE) cold, heap")?;
+    let (mut kept, mut sums) = (Vec::new(), Vec::new());
+    for table in ["heap", "cold"] {
+        let mut reader = primary.session()?;
+        reader.batch_execute(&format!(
+            "SET enable_seqscan = off; SET enable_bitmapscan = off; SET howdah.columnar_scan = off;
+             DO $$ DECLARE r {table}; sum bigint := 0; BEGIN
+                 FOR i IN 1..{READ_COUNT} LOOP
+                     SELECT * INTO STRICT r FROM {table}
+                         WHERE id = 1 + (hashint4(i) & 2147483647) % 200000;
+                     sum := sum # hashtextextended(r::text, i);
+                 END LOOP;
+                 PERFORM set_config('test.sum', sum::text, false);
+             END $$"
+        ))?;
+        sums.push(query(&mut reader, "SHOW test.sum")?);
+        kept.push(own_memory(&mut reader)?);
+    }
+    println!("{} bytes of heap's session, {} of ours", kept[0], kept[1]);
+    ensure!(sums[0] == sums[1], "other rows: {sums:?}");
+    ensure!(
+        kept[1] <= kept[0] + MOST_BEYOND_HEAP,
+        "{} bytes after {READ_COUNT} rows, heap's session has {}",
+        kept[1],
+        kept[0]
+    );
+    Ok(())
+}

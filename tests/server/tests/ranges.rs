@@ -41,24 +41,40 @@ fn vacuum_full_cold_store(session: &mut Client) -> anyhow::Result<()> {
     session.batch_execute(&statement).context(statement)
 }
 
-/// Buffers, in memory or not, that an index scan for one row has touched.
-fn buffers_of_one_row(session: &mut Client, id: u32) -> anyhow::Result<u64> {
+/// Buffers, in memory or not, that an index scan for one row has touched until all columns of the
+/// row were written as text.
+fn buffers_of_one_row(session: &mut Client, table: &str, id: u32) -> anyhow::Result<u64> {
     session.batch_execute(
-        "SET enable_seqscan = off; SET enable_bitmapscan = off; SET howdah.columnar_scan = off",
+        "SET enable_seqscan = off; SET enable_bitmapscan = off; SET howdah.columnar_scan = off;
+         SET enable_indexonlyscan = off",
     )?;
     let sql = format!(
-        "EXPLAIN (ANALYZE, BUFFERS, COSTS OFF, TIMING OFF, SUMMARY OFF) SELECT * FROM t WHERE id = {id}"
+        "EXPLAIN (ANALYZE, BUFFERS, SERIALIZE TEXT, COSTS OFF, TIMING OFF, SUMMARY OFF)
+         SELECT * FROM {table} WHERE id = {id}"
     );
     let plan = query(session, &sql)?;
-    let line = plan
-        .lines()
-        .find_map(|line| line.trim().strip_prefix("Buffers: shared "))
-        .context("no buffers in the plan")?;
-    let counts = line.split(' ').filter_map(|word| word.split_once('='));
-    let counts = counts.filter(|(what, _)| ["hit", "read"].contains(what));
-    counts
-        .map(|(_, count)| count.parse::<u64>().context("not a count"))
-        .sum()
+    ensure!(
+        plan.contains("Index Scan") && plan.contains("rows=1"),
+        "{plan}"
+    );
+    // Of the scan, and of the serialization, which reads the columns.
+    let (scan, rest) = plan
+        .split_once("Serialization:")
+        .context("no serialization in the plan")?;
+    let mut sum = 0;
+    for part in [scan, rest] {
+        let line = part
+            .lines()
+            .take_while(|line| !line.starts_with("Planning"))
+            .find_map(|line| line.trim().strip_prefix("Buffers: shared "));
+        let counts = line.unwrap_or_default().split(' ');
+        for (what, count) in counts.filter_map(|word| word.split_once('=')) {
+            if ["hit", "read"].contains(&what) {
+                sum += count.parse::<u64>().context("not a count")?;
+            }
+        }
+    }
+    Ok(sum)
 }
 
 #[test]
@@ -142,8 +158,8 @@ fn a_row_costs_few_pages_in_a_new_session_on_both_servers_and_after_a_crash() ->
     let few = |mut fresh: Client, step: &str| -> anyhow::Result<()> {
         // Buffers read by parsing and planning are not counted.
         query(&mut fresh, "SELECT count(*) FROM t WHERE id = -1")?;
-        let first = buffers_of_one_row(&mut fresh, 12_345)?;
-        let second = buffers_of_one_row(&mut fresh, 54_321)?;
+        let first = buffers_of_one_row(&mut fresh, "t", 12_345)?;
+        let second = buffers_of_one_row(&mut fresh, "t", 54_321)?;
         println!("{step}: {first} buffers for the first row, {second} for the second");
         // Where pieces are not consecutive, the index is searched once: three more buffers.
         ensure!(
@@ -164,5 +180,88 @@ fn a_row_costs_few_pages_in_a_new_session_on_both_servers_and_after_a_crash() ->
     let mut fresh = primary.session()?;
     ensure!(query(&mut fresh, READ)? == expected);
     ensure!(query(&mut fresh, "SELECT count(*) FROM t WHERE id > 60000")? == "10000");
+    Ok(())
+}
+
+/// Buffers besides those of columns, and of each column.
+const BUFFERS_OF_ROW: u64 = 6;
+const BUFFERS_OF_COLUMN: u64 = 3;
+/// More of each column of the first row of a group whose texts share words, which are read once.
+const BUFFERS_OF_WORDS: u64 = 8;
+
+/// A table of one row group with so many columns, its key included: numbers, or texts that share
+/// words.
+fn make_columns(
+    session: &mut Client,
+    name: &str,
+    count: u32,
+    expression: &str,
+) -> anyhow::Result<()> {
+    let columns = |what: &dyn Fn(u32) -> String| (1..count).map(what).collect::<String>();
+    let of_type = match expression.contains('\'') {
+        true => "text",
+        false => "int",
+    };
+    session.batch_execute(&format!(
+        "CREATE TABLE {name} (id int PRIMARY KEY {}) USING howdah;
+         INSERT INTO {name} SELECT i {} FROM generate_series(1, 30000) i",
+        columns(&|k| format!(", c{k} {of_type}")),
+        columns(&|k| format!(", {}", expression.replace('K', &k.to_string()))),
+    ))?;
+    session.batch_execute(&format!("VACUUM (FREEZE, ANALYZE) {name}"))?;
+    let groups =
+        format!("SELECT cold_rows, row_groups FROM howdah.tables WHERE table_name = '{name}'");
+    let groups = query(session, &groups)?;
+    ensure!(groups == "30000|1", "{name} has {groups}");
+    Ok(())
+}
+
+#[test]
+fn a_row_of_few_or_many_columns_costs_few_pages() -> anyhow::Result<()> {
+    let primary = Primary::start("ranges-columns", &SETTINGS)?;
+    let mut session = primary.session()?;
+    let kinds = [
+        ("numbers", "i * 7919 % (99991 + K)", 0),
+        (
+            "texts",
+            "format('{\"customer\": \"name %s\", \"lines\": [{\"item\": %s, \"count\": %s}, {\"item\": %s, \"count\": %s}]}',
+                    i * 7919 % 300, i * 31 % (500 + K), i * 53 % 9, i * 17 % 500, i * 71 % (7 + K))",
+            BUFFERS_OF_WORDS,
+        ),
+    ];
+    let mut wrong = Vec::new();
+    for (kind, expression, more) in kinds {
+        for count in [1_u32, 2, 4, 8, 16] {
+            let name = format!("{kind}{count}");
+            make_columns(&mut session, &name, count, expression)?;
+            let encodings = format!(
+                "SELECT string_agg(DISTINCT encoding, ', ') FROM howdah.column_chunks
+                 WHERE relation = '{name}'::regclass AND column_name <> 'id'"
+            );
+            let encodings = query(&mut session, &encodings)?;
+            let mut fresh = primary.session()?;
+            // Buffers read by parsing and planning are not counted.
+            query(
+                &mut fresh,
+                &format!("SELECT count(*) FROM {name} WHERE id = -1"),
+            )?;
+            let first = buffers_of_one_row(&mut fresh, &name, 12_345)?;
+            let second = buffers_of_one_row(&mut fresh, &name, 27_654)?;
+            println!(
+                "{name}: {first} buffers for the first row, {second} for the second; {encodings}"
+            );
+            let bound = BUFFERS_OF_ROW + BUFFERS_OF_COLUMN * u64::from(count);
+            ensure!(
+                count == 1 || more == 0 || encodings.contains("onpair"),
+                "texts without words: {encodings}"
+            );
+            if first > bound + more * u64::from(count - 1) || second > bound {
+                wrong.push(format!(
+                    "{name}: {first} and {second} of {bound} ({encodings})"
+                ));
+            }
+        }
+    }
+    ensure!(wrong.is_empty(), "{}", wrong.join("\n"));
     Ok(())
 }
