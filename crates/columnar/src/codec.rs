@@ -27,6 +27,7 @@ use vortex_error::{VortexError, VortexResult, vortex_bail, vortex_ensure, vortex
 use vortex_session::VortexSession;
 use vortex_session::registry::Id;
 
+use crate::access::messages;
 use crate::ascending;
 use crate::error::ColumnarError;
 use crate::frames::NewFrames;
@@ -334,6 +335,7 @@ pub(crate) fn rebuild(
     row_count: usize,
 ) -> Result<ArrayRef, ColumnarError> {
     let tree = Tree { node, bytes, base };
+    tree.check_values()?;
     guarded(|| tree.array(dtype, row_count))
 }
 
@@ -346,6 +348,23 @@ struct Tree<'a> {
 }
 
 impl Tree<'_> {
+    /// Checks single values that are too long to be inline, which were checked with the nodes.
+    fn check_values(&self) -> Result<(), ColumnarError> {
+        if self.node.encoding().has_value() {
+            for part in self.node.parts() {
+                let place = |at: u32| at.checked_sub(self.base).map(|at| at as usize);
+                let range = place(part.start).zip(place(part.end));
+                let value = range.and_then(|(start, end)| self.bytes.get(start..end));
+                messages::check_value(
+                    value.ok_or_else(|| {
+                        ColumnarError::corrupt("a part lies outside of its bytes")
+                    })?,
+                )?;
+            }
+        }
+        (self.node.children()).try_for_each(|node| Tree { node, ..*self }.check_values())
+    }
+
     fn array(&self, dtype: &DType, row_count: usize) -> VortexResult<ArrayRef> {
         let id = ENCODING_IDS[self.node.encoding() as usize];
         let Some(plugin) = SESSION.arrays().registry().get(&id) else {

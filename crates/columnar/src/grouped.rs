@@ -14,7 +14,7 @@
 //! Lengths are written in digits of seven bits, as many as the longest string of the column needs.
 //! So a row of texts is a text, and is encoded as one.
 
-use std::ops::Range;
+use std::ops::{Range, RangeInclusive};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use arrow_array::{Array, BinaryViewArray};
@@ -210,9 +210,13 @@ impl Field {
         size_of_val(&*self.fields.fields)
     }
 
-    /// Whether it is the column of this number in a group of so many.
-    pub(crate) fn is_nth(&self, index: usize, count: usize) -> bool {
-        self.index == index && self.fields.fields.len() == count
+    /// Whether it is a column of one of these numbers in a group of so many.
+    pub(crate) fn is_among(
+        &self,
+        index: RangeInclusive<usize>,
+        count: RangeInclusive<usize>,
+    ) -> bool {
+        index.contains(&self.index) && count.contains(&self.fields.fields.len())
     }
 
     /// Appends what a reader needs to know.

@@ -17,6 +17,7 @@ use std::ops::Range;
 
 use xxhash_rust::xxh3::xxh3_64;
 
+use crate::access::messages;
 use crate::access::metadata::PackedMetadata;
 use crate::codec::CHUNK_ALIGNMENT;
 use crate::error::ColumnarError;
@@ -437,12 +438,21 @@ impl NodeTable {
             .get(usize::from(number))
             .ok_or_else(|| ColumnarError::newer("encoding", number.into()))?;
         let metadata = record.bytes()?;
+        messages::check(encoding, metadata)?;
         let child_count = record.count()? as usize;
         let parts = record.count()?;
         let inline = match parts & 1 {
             0 => None,
             _ => Some(record.bytes()?),
         };
+        if let Some(value) = inline {
+            // Readers find the parts of all other nodes by their numbers in the chunk.
+            ensure(
+                encoding.has_value() && parts >> 1 == 0,
+                "a node has an inline part beside others",
+            )?;
+            messages::check_value(value)?;
+        }
         let node = self.begin(encoding, metadata, inline);
         for _ in 0..parts >> 1 {
             let exponent = record.u8()?;

@@ -24,7 +24,11 @@ fn encoding(bytes: &[u8], column: usize) -> String {
 /// Where the chunk of a column lies.
 fn chunk_start(bytes: &[u8], column: usize) -> usize {
     let layout = GroupLayout::read(bytes).expect("reads");
-    layout.chunk_range(column).start as usize
+    layout
+        .column(column, bytes)
+        .expect("reads")
+        .byte_range
+        .start as usize
 }
 
 fn open(bytes: &[u8], column: usize) -> Result<Chunk, ColumnarError> {

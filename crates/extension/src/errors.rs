@@ -59,7 +59,7 @@ impl ColdError {
     }
 
     /// Whether a newer version of Howdah wrote what could not be read.
-    fn is_of_newer_version(&self) -> bool {
+    pub fn is_of_newer_version(&self) -> bool {
         match self {
             ColdError::NewerRecord { .. } | ColdError::Columnar(ColumnarError::Newer { .. }) => {
                 true

@@ -1,5 +1,6 @@
 //! The metadata of Vortex's encodings, as far as row access needs it: protobuf messages, read
-//! with checks.
+//! with checks. Fields that are not needed here are skipped: that they are known was checked when
+//! the nodes were parsed, see [`messages`](super::messages).
 
 use crate::error::ColumnarError;
 
@@ -38,7 +39,7 @@ impl Native {
     }
 }
 
-fn wrong() -> ColumnarError {
+pub(super) fn wrong() -> ColumnarError {
     ColumnarError::corrupt("metadata of an encoding is wrong")
 }
 
@@ -108,7 +109,7 @@ impl<'a> Fields<'a> {
 }
 
 /// Calls `each` with the fields of a message.
-fn each_field<'a>(
+pub(super) fn each_field<'a>(
     message: &'a [u8],
     mut each: impl FnMut(u64, Field<'a>) -> Result<(), ColumnarError>,
 ) -> Result<(), ColumnarError> {

@@ -24,6 +24,7 @@ mod content;
 mod frames;
 mod letters;
 mod likely;
+pub(crate) mod messages;
 pub(crate) mod metadata;
 mod needs;
 pub(crate) mod packed;

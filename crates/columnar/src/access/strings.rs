@@ -6,6 +6,7 @@ use std::sync::OnceLock;
 use super::coded_strings::{Dict, Fsst, OnPair};
 use super::frames::Frames;
 use super::letters::Letters;
+use super::messages;
 use super::metadata::{Single, single};
 use super::reading::{Reading, outside};
 use super::scalars::{Scalars, Validity, is_valid, ranges_of_two, ranges_of_validity, required};
@@ -101,6 +102,7 @@ impl Constant {
             self.range.start,
             (self.range.end - self.range.start) as usize,
         )?;
+        messages::check_value(reading.scratch)?;
         let value = bytes_of(single(reading.scratch, None)?)?;
         reading.hold(value.as_deref().map_or(0, <[u8]>::len));
         Ok(put(self.value.get_or_init(|| value).as_deref(), out))

@@ -11,7 +11,8 @@
 //! independently of each other. [`Footer`] is all of it at once.
 //!
 //! Invariant: everything that was parsed has been checked. Every range lies inside of the stored
-//! value, every count agrees with the row count.
+//! value, every count agrees with the row count. What only a newer version knows is an error of
+//! the column that has it, and of what was asked of that column.
 
 mod statistics;
 mod table;
@@ -22,7 +23,7 @@ use std::sync::{Arc, OnceLock};
 
 pub use table::FORMAT_VERSION;
 pub(crate) use table::{ChunkLayout, NumericLayout};
-use table::{ENTRY_LEN, Entry, HEADER_LEN, Header};
+use table::{ENTRY_LEN, Entry, HEADER_LEN, Header, Newer};
 
 use crate::access::RowAccess;
 use crate::error::ColumnarError;
@@ -41,18 +42,20 @@ const MAX_SECTION_BYTES: u64 = 16 << 20;
 #[derive(Clone, Debug)]
 pub struct GroupLayout {
     header: Header,
-    entries: Arc<[Entry]>,
+    /// By column; an error where only a newer version knows what the column is.
+    entries: Arc<[Result<Entry, Newer>]>,
     /// What the columns that lie side by side have in common, by the first one that was read.
     group_hash: Arc<OnceLock<u64>>,
 }
 
 impl GroupLayout {
-    /// Reads header and column table, nothing else.
+    /// Reads header and column table, nothing else. A column that only a newer version knows is
+    /// no error until it is asked for.
     ///
     /// # Errors
     ///
-    /// [`ColumnarError::Corrupt`], [`ColumnarError::UnsupportedVersion`] or
-    /// [`ColumnarError::Newer`], and what the source fails with.
+    /// [`ColumnarError::Corrupt`] or [`ColumnarError::UnsupportedVersion`], and what the source
+    /// fails with.
     pub fn read<S: ByteSource + ?Sized>(source: &S) -> Result<Self, S::Error> {
         let mut header = [0; HEADER_LEN];
         source.read(0, &mut header)?;
@@ -62,8 +65,8 @@ impl GroupLayout {
         let entries = table
             .chunks_exact(ENTRY_LEN)
             .map(|bytes| Entry::parse(bytes, &header))
-            .collect::<Result<Arc<[Entry]>, _>>()?;
-        let mut grouped = entries.iter().filter(|entry| entry.is_grouped());
+            .collect::<Result<Arc<[_]>, _>>()?;
+        let mut grouped = entries.iter().flatten().filter(|entry| entry.is_grouped());
         let first = grouped.next();
         wire::ensure(
             grouped.all(|entry| first.is_some_and(|first| first.chunk == entry.chunk)),
@@ -96,25 +99,29 @@ impl GroupLayout {
         self.header.body_len
     }
 
+    fn entry(&self, column: usize) -> Result<&Entry, ColumnarError> {
+        self.entries[column].as_ref().map_err(|newer| newer.error())
+    }
+
     /// The type of a column.
+    ///
+    /// # Errors
+    ///
+    /// [`ColumnarError::Newer`] when the column's type, layout or flags are not known.
     ///
     /// # Panics
     ///
     /// Panics when there is no such column; so do the other functions that take a column.
-    pub fn column_type(&self, column: usize) -> ColumnType {
-        self.entries[column].ty
-    }
-
-    /// Where a column's chunk lies in the stored value.
-    pub fn chunk_range(&self, column: usize) -> Range<u64> {
-        self.entries[column].chunk.clone()
+    pub fn column_type(&self, column: usize) -> Result<ColumnType, ColumnarError> {
+        Ok(self.entry(column)?.ty)
     }
 
     /// The first of the columns whose strings lie beside those of a column, if there are any: it
-    /// has the same chunk, and what is stored of a row is the same.
+    /// has the same chunk, and what is stored of a row is the same. Columns that only a newer
+    /// version knows are in no group.
     pub fn first_of_group(&self, column: usize) -> Option<usize> {
-        match self.entries[column].is_grouped() {
-            true => self.entries.iter().position(Entry::is_grouped),
+        match is_grouped(&self.entries[column]) {
+            true => self.entries.iter().position(is_grouped),
             false => None,
         }
     }
@@ -123,14 +130,15 @@ impl GroupLayout {
     ///
     /// # Errors
     ///
-    /// As [`read`](Self::read).
+    /// As [`read`](Self::read), and [`ColumnarError::Newer`] where only a newer version knows what
+    /// the column has.
     pub fn column<S: ByteSource + ?Sized>(
         &self,
         column: usize,
         source: &S,
     ) -> Result<ColumnMeta, S::Error> {
         // The two sections lie back to back.
-        let entry = &self.entries[column];
+        let entry = self.entry(column)?;
         let bytes = section(source, entry.statistics.start..entry.nodes.end)?;
         let (statistics, nodes) =
             bytes.split_at((entry.statistics.end - entry.statistics.start) as usize);
@@ -141,13 +149,13 @@ impl GroupLayout {
     ///
     /// # Errors
     ///
-    /// As [`read`](Self::read).
+    /// As [`column`](Self::column).
     pub fn statistics<S: ByteSource + ?Sized>(
         &self,
         column: usize,
         source: &S,
     ) -> Result<ColumnStatistics, S::Error> {
-        let entry = &self.entries[column];
+        let entry = self.entry(column)?;
         let bytes = section(source, entry.statistics.clone())?;
         Ok(self.parse_statistics(entry, &bytes)?)
     }
@@ -156,13 +164,13 @@ impl GroupLayout {
     ///
     /// # Errors
     ///
-    /// As [`read`](Self::read).
+    /// As [`column`](Self::column).
     pub fn row_access<S: ByteSource + ?Sized>(
         &self,
         column: usize,
         source: &S,
     ) -> Result<RowAccess, S::Error> {
-        let entry = &self.entries[column];
+        let entry = self.entry(column)?;
         let bytes = section(source, entry.nodes.clone())?;
         let nodes = self.parse_nodes(column, &bytes)?;
         Ok(RowAccess::new(
@@ -176,7 +184,7 @@ impl GroupLayout {
 
     /// Memory held.
     pub fn memory_bytes(&self) -> usize {
-        size_of::<Self>() + self.entries.len() * size_of::<Entry>()
+        size_of::<Self>() + size_of_val(&*self.entries)
     }
 
     fn parse_statistics(
@@ -202,7 +210,7 @@ impl GroupLayout {
         statistics: &[u8],
         nodes: &[u8],
     ) -> Result<ColumnMeta, ColumnarError> {
-        let entry = &self.entries[column];
+        let entry = self.entry(column)?;
         let ColumnStatistics { chunk, zones, .. } = self.parse_statistics(entry, statistics)?;
         let nodes = self.parse_nodes(column, nodes)?;
         Ok(ColumnMeta {
@@ -218,21 +226,30 @@ impl GroupLayout {
     }
 
     fn parse_nodes(&self, column: usize, bytes: &[u8]) -> Result<NodeTable, ColumnarError> {
-        let entry = &self.entries[column];
+        let entry = self.entry(column)?;
         let chunk_len = entry.chunk.end - entry.chunk.start;
         let nodes = NodeTable::parse(bytes, entry.layout, self.header.row_count, chunk_len)?;
         if let Some(field) = nodes.field() {
-            // What one column reads of a row is used by the others.
-            let place = |entries: &[Entry]| entries.iter().filter(|it| it.is_grouped()).count();
-            let (index, count) = (place(&self.entries[..column]), place(&self.entries));
+            // What one column reads of a row is used by the others. Those that only a newer
+            // version knows may be among them, or not.
+            let places = |entries: &[Result<Entry, Newer>]| {
+                let certain = entries.iter().filter(|it| is_grouped(it)).count();
+                certain..=certain + entries.iter().filter(|it| it.is_err()).count()
+            };
+            let (index, count) = (places(&self.entries[..column]), places(&self.entries));
             let hash = nodes.group_hash();
             wire::ensure(
-                field.is_nth(index, count) && *self.group_hash.get_or_init(|| hash) == hash,
+                field.is_among(index, count) && *self.group_hash.get_or_init(|| hash) == hash,
                 "columns that lie side by side disagree about their rows",
             )?;
         }
         Ok(nodes)
     }
+}
+
+/// Whether the column's strings lie beside those of others, as far as this version knows.
+fn is_grouped(entry: &Result<Entry, Newer>) -> bool {
+    entry.as_ref().is_ok_and(Entry::is_grouped)
 }
 
 fn section<S: ByteSource + ?Sized>(source: &S, range: Range<u64>) -> Result<Vec<u8>, S::Error> {
@@ -269,7 +286,7 @@ impl Footer {
     ///
     /// # Errors
     ///
-    /// As [`GroupLayout::read`].
+    /// As [`GroupLayout::read`] and, of any column, [`GroupLayout::column`].
     pub fn parse(bytes: &[u8]) -> Result<Footer, ColumnarError> {
         let layout = GroupLayout::read(bytes)?;
         let columns = (0..layout.column_count())

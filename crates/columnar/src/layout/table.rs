@@ -127,6 +127,19 @@ impl ChunkLayout {
     }
 }
 
+/// What an entry has that only a newer version knows: the column cannot be read.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Newer {
+    what: &'static str,
+    number: u64,
+}
+
+impl Newer {
+    pub(super) fn error(self) -> ColumnarError {
+        ColumnarError::newer(self.what, self.number)
+    }
+}
+
 /// One column's entry. Ranges are relative to the stored value.
 #[derive(Clone, Debug)]
 pub(super) struct Entry {
@@ -145,17 +158,18 @@ impl Entry {
         self.layout == ChunkLayout::Grouped
     }
 
-    pub(super) fn parse(bytes: &[u8], header: &Header) -> Result<Self, ColumnarError> {
+    /// Places are checked whatever else an entry says. What is newer is the inner error: it
+    /// concerns this column alone.
+    pub(super) fn parse(
+        bytes: &[u8],
+        header: &Header,
+    ) -> Result<Result<Self, Newer>, ColumnarError> {
         let mut reader = Reader::new(bytes);
         let type_code = reader.u8()?;
         let layout_code = reader.u8()?;
         let parameter = reader.u16()?;
         let flags = reader.u16()?;
-        ensure(reader.u16()? == 0, "reserved bytes in footer are in use")?;
-        let ty = type_of_code(type_code, parameter)?;
-        if flags & !ALL_FLAGS != 0 {
-            return Err(ColumnarError::newer("column flags", flags.into()));
-        }
+        let reserved = reader.u16()?;
         let start = reader.u64()?;
         let len = u64::from(reader.u32()?);
         let section = u64::from(reader.u32()?);
@@ -174,6 +188,17 @@ impl Entry {
             nodes_start + nodes_len <= body_start,
             "column section lies outside of the footer",
         )?;
+        let newer = |what, number| Ok(Err(Newer { what, number }));
+        let Some(ty) = type_of_code(type_code, parameter) else {
+            return newer("column type", type_code.into());
+        };
+        if layout_code > LAYOUT_GROUPED {
+            return newer("chunk layout", layout_code.into());
+        }
+        if flags & !ALL_FLAGS != 0 {
+            return newer("column flags", flags.into());
+        }
+        ensure(reserved == 0, "reserved bytes in footer are in use")?;
         let is_numeric = layout_code == LAYOUT_NUMERIC;
         let is_float = matches!(ty, ColumnType::Float32 | ColumnType::Float64);
         let is_fixed = matches!(ty, ColumnType::Fixed { .. });
@@ -196,12 +221,9 @@ impl Entry {
             }),
             (LAYOUT_ARRAY, ty) if ty != ColumnType::Numeric => ChunkLayout::Array,
             (LAYOUT_GROUPED, ty) if ty.is_of_strings() => ChunkLayout::Grouped,
-            (LAYOUT_ARRAY | LAYOUT_NUMERIC | LAYOUT_GROUPED, _) => {
-                return Err(ColumnarError::corrupt("chunk layout does not fit its type"));
-            }
-            (code, _) => return Err(ColumnarError::newer("chunk layout", code.into())),
+            _ => return Err(ColumnarError::corrupt("chunk layout does not fit its type")),
         };
-        Ok(Self {
+        Ok(Ok(Self {
             ty,
             layout,
             flags: ValueFlags {
@@ -211,7 +233,7 @@ impl Entry {
             chunk,
             statistics: section..nodes_start,
             nodes: nodes_start..nodes_start + nodes_len,
-        })
+        }))
     }
 
     /// `body_start` is the footer's length.

@@ -27,9 +27,9 @@ pub(super) fn type_code(ty: ColumnType) -> u8 {
     }
 }
 
-/// `parameter` is the length of a fixed type.
-pub(super) fn type_of_code(code: u8, parameter: u16) -> Result<ColumnType, ColumnarError> {
-    Ok(match code {
+/// `parameter` is the length of a fixed type. `None` is a type that this build does not know.
+pub(super) fn type_of_code(code: u8, parameter: u16) -> Option<ColumnType> {
+    Some(match code {
         1 => ColumnType::Bool,
         2 => ColumnType::Int16,
         3 => ColumnType::Int32,
@@ -40,7 +40,7 @@ pub(super) fn type_of_code(code: u8, parameter: u16) -> Result<ColumnType, Colum
         8 => ColumnType::Text,
         9 => ColumnType::Bytes,
         10 => ColumnType::Fixed { len: parameter },
-        _ => return Err(ColumnarError::newer("column type", code.into())),
+        _ => return None,
     })
 }
 

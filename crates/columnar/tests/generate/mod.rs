@@ -4,6 +4,7 @@
 #![allow(dead_code)]
 
 pub mod agreement;
+pub mod zones;
 
 use howdah_columnar::{
     Chunk, ChunkBuffer, ColumnType, Footer, Numeric, OwnedNumeric, OwnedValue, RowGroupBuilder,
@@ -65,6 +66,19 @@ pub enum Nulls {
     Always,
 }
 
+impl Nulls {
+    /// Whether the next row is null.
+    fn next(self, random: &mut Random) -> bool {
+        match self {
+            Nulls::Never => false,
+            Nulls::Rarely => random.below(200) == 0,
+            Nulls::Often => random.below(3) == 0,
+            Nulls::Mostly => random.below(50) != 0,
+            Nulls::Always => true,
+        }
+    }
+}
+
 pub const NULLS: [Nulls; 5] = [
     Nulls::Never,
     Nulls::Rarely,
@@ -109,13 +123,7 @@ pub fn column(
     };
     (0..row_count as u64)
         .map(|row| {
-            let null = match nulls {
-                Nulls::Never => false,
-                Nulls::Rarely => random.below(200) == 0,
-                Nulls::Often => random.below(3) == 0,
-                Nulls::Mostly => random.below(50) != 0,
-                Nulls::Always => true,
-            };
+            let null = nulls.next(random);
             let value = match shape {
                 Shape::Constant => domain[0].clone(),
                 Shape::SmallDomain => domain[random.below(domain.len() as u64) as usize].clone(),

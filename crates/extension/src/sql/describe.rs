@@ -45,9 +45,18 @@ fn for_each_group(
     store.release();
 }
 
-fn raw_bytes(relation: Oid, group: &OpenGroup) -> u64 {
+/// What was read of a column; `None` if only a newer version can read it.
+fn if_known<T>(relation: Oid, read: Result<T, ColdError>) -> Option<T> {
+    match read {
+        Err(error) if error.is_of_newer_version() => None,
+        read => Some(or_raise(relation, read)),
+    }
+}
+
+/// Bytes of all values before encoding; `None` if that is not known of some column.
+fn raw_bytes(relation: Oid, group: &OpenGroup) -> Option<u64> {
     (0..group.column_count())
-        .map(|column| or_raise(relation, group.column(column)).stats.raw_bytes)
+        .map(|column| Some(if_known(relation, group.column(column))?.stats.raw_bytes))
         .sum()
 }
 
@@ -76,12 +85,12 @@ fn table_sizes(
     if !visible.counts {
         return TableIterator::once((None, None, None, hot_bytes, None, None));
     }
-    let (mut rows, mut groups, mut stored, mut raw) = (0, 0, 0, 0);
+    let (mut rows, mut groups, mut stored, mut raw) = (0, 0, 0, Some(0));
     for_each_group(&rel, |store, snapshot, entry, open| {
         rows += u64::from(entry.row_count) - hidden_rows(relation, store, snapshot, entry);
         groups += 1;
         stored += entry.body_bytes + u64::from(entry.footer_bytes);
-        raw += raw_bytes(relation, open);
+        raw = raw.zip(raw_bytes(relation, open)).map(|(a, b)| a + b);
     });
     let hot_rows = hot_rows_estimate(rel.table(), rows);
     let size = |bytes: u64| visible.value_sizes.then_some(bytes as i64);
@@ -91,7 +100,7 @@ fn table_sizes(
         Some(groups),
         hot_bytes,
         size(stored),
-        size(raw),
+        raw.and_then(size),
     ))
 }
 
@@ -151,7 +160,7 @@ fn table_row_groups(
                 open.column_count() as i32,
                 size(u64::from(entry.footer_bytes)),
                 size(entry.body_bytes),
-                size(raw_bytes(relation, open)),
+                raw_bytes(relation, open).and_then(size),
             ));
         });
     }
@@ -168,10 +177,10 @@ fn table_column_chunks(
     (
         name!(row_group, i64),
         name!(attnum, i16),
-        name!(encoding, String),
-        name!(bytes, i64),
-        name!(raw_bytes, i64),
-        name!(null_count, i64),
+        name!(encoding, Option<String>),
+        name!(bytes, Option<i64>),
+        name!(raw_bytes, Option<i64>),
+        name!(null_count, Option<i64>),
         name!(distinct_estimate, Option<i64>),
         name!(min, Option<String>),
         name!(max, Option<String>),
@@ -189,18 +198,21 @@ fn table_column_chunks(
                 if !readable[i] || i >= open.column_count() {
                     continue;
                 }
-                let column = or_raise(relation, open.column(i));
-                let bytes = or_raise(relation, bytes_of(open, i));
+                let (group, attnum) = (i64::from(entry.group().first_block()), i as i16 + 1);
+                let Some(column) = if_known(relation, open.column(i)) else {
+                    out.push((group, attnum, None, None, None, None, None, None, None));
+                    continue;
+                };
                 let stats = &column.stats;
                 let extreme =
                     |value: &Option<OwnedValue>| value_text(value.as_ref()?, column.ty, attribute);
                 out.push((
-                    i64::from(entry.group().first_block()),
-                    i as i16 + 1,
-                    column.encoding.clone(),
-                    bytes as i64,
-                    stats.raw_bytes as i64,
-                    stats.null_count as i64,
+                    group,
+                    attnum,
+                    Some(column.encoding.clone()),
+                    if_known(relation, bytes_of(open, i)).map(|bytes| bytes as i64),
+                    Some(stats.raw_bytes as i64),
+                    Some(stats.null_count as i64),
                     stats.distinct_estimate.map(|n| n as i64),
                     extreme(&stats.min),
                     extreme(&stats.max),

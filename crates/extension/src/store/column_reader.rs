@@ -91,10 +91,18 @@ impl ColumnReader {
         })
     }
 
-    /// The type a column is stored as; `None` if the group does not have the column, which was
-    /// added later.
+    /// Whether the group has the column; else it was added later.
+    pub fn has_column(&self, column: usize) -> bool {
+        column < self.layout.column_count()
+    }
+
+    /// The type a column is stored as; `None` if the group does not have the column, or if only a
+    /// newer version knows what it is: then all that reads the column fails.
     pub fn column_type(&self, column: usize) -> Option<ColumnType> {
-        (column < self.layout.column_count()).then(|| self.layout.column_type(column))
+        match self.has_column(column) {
+            true => self.layout.column_type(column).ok(),
+            false => None,
+        }
     }
 
     /// Whether a stored column's strings lie beside those of others, of which there is one group.

@@ -181,7 +181,15 @@ impl GroupAccess {
         bytes: &GroupBytes<'_, '_>,
     ) -> Result<&ColumnAccess, ColdError> {
         let access = self.layout.row_access(column, bytes)?;
-        let first = self.layout.first_of_group(column).unwrap_or(column);
+        let first = match self.layout.first_of_group(column) {
+            Some(first) if first != column => match self.column(first, bytes) {
+                Ok(_) => first,
+                // What it has of its own that is newer is no matter of this column.
+                Err(error) if error.is_of_newer_version() => column,
+                Err(error) => return Err(error),
+            },
+            _ => column,
+        };
         let column = self.columns[column].get_or_init(|| {
             Box::new(ColumnAccess {
                 access,

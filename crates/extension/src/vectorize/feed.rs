@@ -154,19 +154,18 @@ impl Source<'_> {
         let mut first = None;
         for (place, &attribute) in self.attributes.iter().enumerate() {
             howdah_bridge::check_for_interrupts!();
-            columns.push(match group.reader.column_type(attribute) {
+            columns.push(match group.reader.has_column(attribute) {
                 _ if !group.needed.contains(&place) => MorselColumn::Unread,
-                None => self.missing(attribute),
-                Some(_)
-                    if group.reader.is_grouped(attribute)
-                        && let Some(first) = first =>
+                false => self.missing(attribute),
+                true if group.reader.is_grouped(attribute)
+                    && let Some(first) = first =>
                 {
                     MorselColumn::Grouped {
                         meta: Arc::new(group.reader.column(store, attribute)?),
                         first,
                     }
                 }
-                Some(_) => {
+                true => {
                     if group.reader.is_grouped(attribute) {
                         first = Some(place);
                     }

@@ -173,6 +173,7 @@ impl Source<'_> {
             for &place in compiled.needed() {
                 let attribute = self.attributes[place];
                 match reader.column_type(attribute) {
+                    // One of a newer version is an error where it is read, if the group is.
                     None => {}
                     Some(ty) if ty != self.layout.attributes[attribute].column_type => {
                         return Ok(None);
