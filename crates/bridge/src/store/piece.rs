@@ -245,6 +245,50 @@ mod tests {
         (0..len).map(|i| (i * 31 % 251) as u8).collect()
     }
 
+    /// Pieces that were written stay readable: the checks are what docs/format.md says. The numbers
+    /// were computed by its formula with the reference implementation of XXH3 (xxHash's own).
+    #[test]
+    fn stored_pieces_have_the_checks_of_the_format() {
+        let golden: [(PieceKey, usize, [u32; 8]); 4] = [
+            (
+                (20_000, 7),
+                8_064,
+                [
+                    0xfc9f_7c58,
+                    0x348f_8e54,
+                    0xbfeb_df8c,
+                    0x18d8_fae3,
+                    0xb323_1891,
+                    0x53c6_c722,
+                    0x83a1_1642,
+                    0x086a_1de7,
+                ],
+            ),
+            // The greatest key; the place wraps around.
+            (
+                (u32::MAX, i32::MAX),
+                1_500,
+                [0x47fc_5318, 0xad3c_e2fc, 0, 0, 0, 0, 0, 0],
+            ),
+            ((16_384, 0), 1, [0x5b4e_9ff4, 0, 0, 0, 0, 0, 0, 0]),
+            ((16_384, 0), 0, [0; 8]),
+        ];
+        for (key, len, checks) in golden {
+            let bytes = noise(len);
+            let mut stored: Vec<u8> = checks.into_iter().flat_map(u32::to_le_bytes).collect();
+            stored.extend_from_slice(&bytes);
+            let mut payload = Vec::new();
+            seal(key, &bytes, &mut payload);
+            assert_eq!(payload, stored, "{key:?}, {len} bytes");
+            let piece = Piece::of(key, &stored).unwrap();
+            let read = piece.verified(0..len, &mut Verified::default());
+            assert_eq!(read, Ok(bytes.as_slice()));
+        }
+        assert_eq!((HEAD_BYTES, PIECE_BYTES), (32, 8_064));
+        let longer = vec![0; 32 + 8_065];
+        assert_eq!(Piece::of(KEY, &longer).err(), Some(Fault::Damaged));
+    }
+
     #[test]
     fn every_range_of_a_piece_reads_back() {
         for len in [0, 1, 1_023, 1_024, 1_025, 5_000, PIECE_BYTES] {
