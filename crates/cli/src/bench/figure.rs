@@ -68,6 +68,8 @@ pub(super) enum Goal {
     /// howdah alone, in the figure's unit.
     AtMost(f64),
     AtLeast(f64),
+    /// howdah − heap is at most this, in the figure's unit.
+    MoreByAtMost(f64),
     /// howdah is at most so many times DuckDB's value, and so much more in the figure's unit.
     DuckDbAtMost {
         times: f64,
@@ -154,6 +156,10 @@ impl Figure {
             Goal::RatioAtLeast(limit) => self.ratio().map(|ratio| ratio >= limit),
             Goal::AtMost(limit) => self.howdah.median().map(|value| value <= limit),
             Goal::AtLeast(limit) => self.howdah.median().map(|value| value >= limit),
+            Goal::MoreByAtMost(limit) => {
+                let medians = self.howdah.median().zip(self.heap.median());
+                medians.map(|(howdah, heap)| howdah - heap <= limit)
+            }
             Goal::DuckDbAtMost { times, plus } => {
                 let limit = self.duckdb.median().map(|duckdb| duckdb * times + plus);
                 let medians = self.howdah.median().zip(limit);
@@ -203,6 +209,9 @@ mod tests {
             Verdict::Miss
         );
         assert_eq!(figure(1.0, 1e6, Goal::AtLeast(1e6)).verdict(), Verdict::Ok);
+        let more = Goal::MoreByAtMost(8.0);
+        assert_eq!(figure(4.0, 12.0, more).verdict(), Verdict::Ok);
+        assert_eq!(figure(4.0, 12.5, more).verdict(), Verdict::Miss);
     }
 
     #[test]

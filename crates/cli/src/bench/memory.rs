@@ -85,7 +85,7 @@ fn peak_of(client: &mut Client, load: &str) -> anyhow::Result<f64> {
     })
 }
 
-fn private_bytes(pid: i32) -> Option<u64> {
+pub(super) fn private_bytes(pid: i32) -> Option<u64> {
     parse_private_bytes(&fs::read_to_string(format!("/proc/{pid}/status")).ok()?)
 }
 

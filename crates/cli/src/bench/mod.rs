@@ -15,6 +15,7 @@
 //!   memory       peak of a backend that loads 50 columns of wide text
 //!   everyday     rows, ranges, lists, joins, changes by key; wide rows, documents, partitions
 //!   larger       those by key again, on tables larger than shared buffers; part of `everyday`
+//!   restart      rows by key after a restart, and the memory of many sessions; part of `everyday`
 //!   onoff        every shape of query with the engine and without it
 //!   sysbench     its OLTP scripts on tables that are cold at first
 //!   duckdb       the same table and questions in a Python process of its own
@@ -111,6 +112,8 @@ pub enum Part {
     Everyday,
     /// Statements by key on tables larger than shared buffers
     Larger,
+    /// Rows by key after a restart, and the memory of 100 sessions
+    Restart,
     /// Every shape of query with the engine and without it
     Onoff,
     /// sysbench's OLTP scripts, where it is installed
@@ -252,6 +255,9 @@ fn measure(
     if options.wants(Part::Larger) {
         figures.extend(everyday::larger::measure(paths, options)?);
     }
+    if options.wants(Part::Restart) {
+        figures.extend(everyday::restart::measure(paths, options)?);
+    }
     if options.wants(Part::Onoff) {
         figures.extend(onoff::measure(cluster, client, options)?);
     }
@@ -287,6 +293,12 @@ fn require_disk(paths: &Paths, options: &Options) -> anyhow::Result<()> {
         true => options.rows * everyday::larger::DISK_BYTES_PER_ROW,
         false => 0,
     };
+    let restart = match options.wants(Part::Restart) {
+        true => options.rows * everyday::restart::DISK_BYTES_PER_ROW,
+        false => 0,
+    };
+    // One of the two at a time.
+    let larger = larger.max(restart);
     let needed = (options.rows * DISK_BYTES_PER_ROW).max(billion) + larger + (4 << 30);
     match machine::free_disk_bytes(&paths.data()) {
         Some(free) if free < needed => bail!(

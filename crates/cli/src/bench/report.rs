@@ -158,6 +158,7 @@ fn show_goal(goal: Goal, unit: Unit) -> String {
         Goal::RatioAtLeast(limit) => format!("≥ {} × heap", ratio(limit)),
         Goal::AtMost(limit) => format!("≤ {}", in_unit(limit, unit)),
         Goal::AtLeast(limit) => format!("≥ {}", in_unit(limit, unit)),
+        Goal::MoreByAtMost(limit) => format!("≤ heap + {}", in_unit(limit, unit)),
         Goal::DuckDbAtLeast(limit) => format!("≥ {} × DuckDB", ratio(limit)),
         Goal::DuckDbAtMost { times, plus: 0.0 } => {
             format!("≤ {} × DuckDB", ratio(times))

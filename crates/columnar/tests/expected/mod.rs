@@ -70,7 +70,7 @@ fn decimal(numeric: &OwnedNumeric) -> Option<(i8, i32, Vec<i8>)> {
 fn identity(value: &OwnedValue) -> Vec<u8> {
     let float = |value: f64| match value {
         value if value.is_nan() => b"NaN".to_vec(),
-        value if value == 0.0 => b"zero".to_vec(),
+        0.0 => b"zero".to_vec(),
         value => value.to_bits().to_le_bytes().to_vec(),
     };
     match value {

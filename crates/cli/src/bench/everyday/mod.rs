@@ -8,10 +8,12 @@
 //! ```text
 //!   tables   what they are about;  cases  the statements
 //!   larger   those of two tables again, on a server whose shared buffers hold little of them
+//!   restart  rows after a restart, and the memory of many sessions
 //! ```
 
 mod cases;
 pub(super) mod larger;
+pub(super) mod restart;
 mod tables;
 
 use std::time::Instant;
