@@ -303,8 +303,8 @@ fn check_verdicts(
     }
 }
 
-/// Filters agree with what is true of each row: of all rows, and of a part of them; of many rows, some
-/// of the predicates in turn.
+/// Filters agree with what is true of each row: of all rows, and of a part of them; of many rows,
+/// some of the predicates in turn.
 fn check_filter(chunk: &Chunk, rows: &Rows, (predicate, truth): Asked<'_>, nth: usize, of: &str) {
     let of = format!("{of}: {predicate:?}");
     let last = rows.len();
