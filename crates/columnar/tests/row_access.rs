@@ -542,3 +542,24 @@ fn bounded(
         "{what}"
     );
 }
+
+/// Frames save some bytes of each of ascending addresses, and a single row would cost a frame.
+#[test]
+fn short_strings_are_not_framed_and_long_ones_are() {
+    let unit = |of_row: &dyn Fn(u32) -> Vec<u8>| {
+        let rows: Vec<_> = (0..20_000)
+            .map(|row| Some(OwnedValue::Bytes(of_row(row))))
+            .collect();
+        let bytes = stored(ColumnType::Bytes, &rows, Effort::Default);
+        let layout = GroupLayout::read(bytes.as_slice()).expect("reads");
+        let access = layout.row_access(0, bytes.as_slice()).expect("plans");
+        access.unit()
+    };
+    let address = |row: u32| [&[2, 32][..], &((10 << 24) + row * 31).to_be_bytes()].concat();
+    let document = |row: u32| {
+        let (name, price) = (row % 100, row * 7 % 1_000);
+        format!("{{\"id\": {row}, \"name\": \"customer {name}\", \"price\": {price}}}").repeat(4)
+    };
+    assert_eq!(unit(&address), ReadUnit::Value);
+    assert_eq!(unit(&|row| document(row).into_bytes()), ReadUnit::Frame);
+}

@@ -8,8 +8,7 @@ use anyhow::Context as _;
 
 use super::super::figure::{Figure, Goal, Unit};
 use super::super::{Options, Side, writes};
-use super::{measure_cases, tables};
-use crate::instance::DATABASE;
+use super::{measure_cases, server_of_its_own, tables};
 use crate::paths::Paths;
 use crate::progress::{Counting, Progress};
 use crate::scratch::Scratch;
@@ -34,15 +33,7 @@ pub(in crate::bench) fn measure(paths: &Paths, options: &Options) -> anyhow::Res
         ("autovacuum", "off".to_owned()),
     ];
     let settings = settings.each_ref().map(|(name, value)| (*name, &**value));
-    let scratch = Scratch::start(paths, "bench-larger", &settings)?;
-    let cluster = &scratch.cluster;
-    cluster
-        .connect("postgres")?
-        .batch_execute(&format!("CREATE DATABASE {DATABASE}"))?;
-    let mut client = cluster.connect(DATABASE)?;
-    client.batch_execute(
-        "SET client_min_messages = warning; CREATE EXTENSION howdah; CREATE SCHEMA bench",
-    )?;
+    let (scratch, mut client) = server_of_its_own(paths, "bench-larger", &settings)?;
     tables::make(&mut client, options.rows, &TABLES)?;
     let mut sessions = Vec::new();
     for (table, rows) in [("usertable", "YCSB"), ("grouped", "YCSB grouped")] {

@@ -25,7 +25,10 @@ use self::cases::{Argument, CASES, Case};
 use super::figure::{Figure, Outcome};
 use super::statement::{Rows, ask, first_difference};
 use super::{Options, Side};
+use crate::instance::DATABASE;
+use crate::paths::Paths;
 use crate::progress::{Counting, Progress};
+use crate::scratch::Scratch;
 
 const TABLES: [&str; 11] = [
     "noise",
@@ -78,6 +81,24 @@ fn measure_cases(
     }
     progress.finish("done");
     Ok(figures)
+}
+
+/// A server for one part alone, and a session in a database with the extension.
+fn server_of_its_own(
+    paths: &Paths,
+    name: &str,
+    settings: &[(&str, &str)],
+) -> anyhow::Result<(Scratch, Client)> {
+    let scratch = Scratch::start(paths, name, settings)?;
+    scratch
+        .cluster
+        .connect("postgres")?
+        .batch_execute(&format!("CREATE DATABASE {DATABASE}"))?;
+    let mut client = scratch.cluster.connect(DATABASE)?;
+    client.batch_execute(
+        "SET client_min_messages = warning; CREATE EXTENSION howdah; CREATE SCHEMA bench",
+    )?;
+    Ok((scratch, client))
 }
 
 fn with_tables(sql: &str, side: Side) -> String {

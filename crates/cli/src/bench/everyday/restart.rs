@@ -11,12 +11,11 @@ use postgres::Client;
 use super::super::figure::{Figure, Goal, Outcome, Unit};
 use super::super::statement::{ask, first_difference};
 use super::super::{Options, Side, memory};
-use super::tables;
+use super::{server_of_its_own, tables};
 use crate::cluster::{Cluster, StopMode};
 use crate::instance::DATABASE;
 use crate::paths::Paths;
 use crate::progress::{Counting, Progress};
-use crate::scratch::Scratch;
 
 /// Three tables on either side, their indexes, and WAL.
 pub(in crate::bench) const DISK_BYTES_PER_ROW: u64 = 1_600;
@@ -60,15 +59,8 @@ pub(in crate::bench) fn measure(paths: &Paths, options: &Options) -> anyhow::Res
         ("max_connections", "120"),
         ("autovacuum", "off"),
     ];
-    let scratch = Scratch::start(paths, "bench-restart", &settings)?;
+    let (scratch, mut client) = server_of_its_own(paths, "bench-restart", &settings)?;
     let cluster = &scratch.cluster;
-    cluster
-        .connect("postgres")?
-        .batch_execute(&format!("CREATE DATABASE {DATABASE}"))?;
-    let mut client = cluster.connect(DATABASE)?;
-    client.batch_execute(
-        "SET client_min_messages = warning; CREATE EXTENSION howdah; CREATE SCHEMA bench",
-    )?;
     tables::make(&mut client, options.rows, &TABLES)?;
     drop(client);
     let mut figures = vec![of_many_sessions(cluster, options)?];
