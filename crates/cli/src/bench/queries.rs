@@ -2,8 +2,8 @@
 
 use postgres::Client;
 
-use super::figure::{Figure, Goal, Outcome, Unit};
-use super::statement::{Rows, ask, first_difference};
+use super::figure::{Figure, Goal, Unit};
+use super::statement::{Rows, Run, ask, by_turns, first_difference};
 use super::{Options, Side, table};
 use crate::progress::{Counting, Progress};
 
@@ -116,46 +116,30 @@ pub(super) struct Asked {
 }
 
 pub(super) fn measure(client: &mut Client, options: &Options) -> anyhow::Result<Vec<Asked>> {
-    let steps = QUESTIONS.len() as u64 * u64::from(options.runs + 1);
-    let mut progress = Progress::of("querying", steps, Counting::Things);
+    let mut progress = Progress::of("querying", QUESTIONS.len() as u64, Counting::Things);
     let mut all = Vec::new();
     for question in &QUESTIONS {
         let mut figure = Figure::new(question.title, Unit::Milliseconds).with_goal(question.goal);
-        let mut answers = [None, None];
-        for run in 0..=options.runs {
-            for (at, side) in Side::BOTH.into_iter().enumerate() {
-                if *figure.side(side) == Outcome::Refused {
-                    continue;
-                }
-                let (milliseconds, rows) = once(client, question, side, options.rows)?;
-                // The first run warms up.
-                if run > 0 || milliseconds.is_none() {
-                    figure.side(side).add(milliseconds);
-                }
-                answers[at] = rows;
-            }
-            progress.advance(1, question.title);
-        }
-        let [heap, howdah] = answers;
-        if let (Some(heap), Some(howdah)) = (&heap, &howdah) {
+        let sides = by_turns(options.runs, |at| {
+            once(client, question, Side::BOTH[at], options.rows)
+        })?;
+        let [heap, howdah] = sides;
+        (figure.heap, figure.howdah) = (heap.0, howdah.0);
+        if let (Some(heap), Some(howdah)) = (&heap.1, &howdah.1) {
             figure.difference = first_difference(("heap", heap), ("howdah", howdah));
         }
         all.push(Asked {
             figure,
             question,
-            answer: heap.unwrap_or_default(),
+            answer: heap.1.unwrap_or_default(),
         });
+        progress.advance(1, question.title);
     }
     progress.finish(&format!("{} questions on both sides", QUESTIONS.len()));
     Ok(all)
 }
 
-fn once(
-    client: &mut Client,
-    question: &Question,
-    side: Side,
-    rows: u64,
-) -> anyhow::Result<(Option<f64>, Option<Rows>)> {
+fn once(client: &mut Client, question: &Question, side: Side, rows: u64) -> anyhow::Result<Run> {
     let statement = sql(question.sql, &table::name(side), rows);
     if !question.changes {
         let answer = ask(client, &statement)?;

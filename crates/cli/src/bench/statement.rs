@@ -6,6 +6,8 @@ use anyhow::Context as _;
 use postgres::error::SqlState;
 use postgres::{Client, SimpleQueryMessage};
 
+use super::figure::Outcome;
+
 /// Float sums differ in the last digits with the order in which they are added.
 const FLOAT_TOLERANCE: f64 = 1e-9;
 
@@ -52,8 +54,56 @@ fn rows(messages: &[SimpleQueryMessage]) -> Rows {
     .collect()
 }
 
-/// The first difference between two answers, whose order does not count.
-pub(super) fn first_difference(
+/// The statement where `{table}` stands for each of these tables.
+pub(super) fn on_tables(sql: &str, tables: &[&str], name: impl Fn(&str) -> String) -> String {
+    tables.iter().fold(sql.to_owned(), |sql, table| {
+        sql.replace(&format!("{{{table}}}"), &name(table))
+    })
+}
+
+/// What one run of a statement took in milliseconds, and its rows; `None` where it was refused, or
+/// where the rows are not of interest.
+pub(super) type Run = (Option<f64>, Option<Rows>);
+
+/// Runs a statement on `N` sides by turns, which `once` is told by their number: once to warm up,
+/// and `runs` times that count. The times and the last rows of each side.
+///
+/// # Errors
+/// Those of `once`.
+pub(super) fn by_turns<const N: usize>(
+    runs: u32,
+    mut once: impl FnMut(usize) -> anyhow::Result<Run>,
+) -> anyhow::Result<[(Outcome, Option<Rows>); N]> {
+    let mut all = [(); N].map(|()| (Outcome::nothing_yet(), None));
+    for run in 0..=runs {
+        for (at, (outcome, last)) in all.iter_mut().enumerate() {
+            if *outcome == Outcome::Refused {
+                continue;
+            }
+            let (milliseconds, rows) = once(at)?;
+            // The first run warms up.
+            if run > 0 || milliseconds.is_none() {
+                outcome.add(milliseconds);
+            }
+            *last = rows;
+        }
+    }
+    Ok(all)
+}
+
+/// The first difference between two answers, whose order does not count; floats may differ in
+/// their last digits.
+pub(super) fn first_difference(one: (&str, &Rows), other: (&str, &Rows)) -> Option<String> {
+    first_difference_by(same_field, one, other)
+}
+
+/// The first difference between two answers, whose order does not count, but every digit does.
+pub(super) fn first_exact_difference(one: (&str, &Rows), other: (&str, &Rows)) -> Option<String> {
+    first_difference_by(|left, right| left == right, one, other)
+}
+
+fn first_difference_by(
+    same_field: impl Fn(&str, &str) -> bool,
     (one_name, one): (&str, &Rows),
     (other_name, other): (&str, &Rows),
 ) -> Option<String> {
@@ -67,19 +117,16 @@ pub(super) fn first_difference(
     let (mut one, mut other) = (one.clone(), other.clone());
     one.sort_unstable();
     other.sort_unstable();
-    let pair = one
-        .iter()
-        .zip(&other)
-        .find(|(left, right)| !same_row(left, right))?;
+    let is_same = |left: &[String], right: &[String]| {
+        left.len() == right.len() && left.iter().zip(right).all(|(a, b)| same_field(a, b))
+    };
+    let mut pairs = one.iter().zip(&other);
+    let pair = pairs.find(|(left, right)| !is_same(left, right))?;
     Some(format!(
         "{one_name} says ({}), {other_name} says ({})",
         pair.0.join(", "),
         pair.1.join(", ")
     ))
-}
-
-fn same_row(left: &[String], right: &[String]) -> bool {
-    left.len() == right.len() && left.iter().zip(right).all(|(a, b)| same_field(a, b))
 }
 
 fn same_field(left: &str, right: &str) -> bool {
@@ -122,6 +169,45 @@ mod tests {
             text,
             "heap says (12500002500000), howdah says (12500002500001)"
         );
+    }
+
+    #[test]
+    fn an_exact_difference_is_one_of_the_last_digit_of_a_float() {
+        let one = rows(&[&["1", "0.30000000000000004"], &["2", "5"]]);
+        let other = rows(&[&["2", "5"], &["1", "0.3"]]);
+        let difference = first_exact_difference(("a", &one), ("b", &other));
+        assert_eq!(
+            difference.as_deref(),
+            Some("a says (1, 0.30000000000000004), b says (1, 0.3)")
+        );
+        let turned = rows(&[&["2", "5"], &["1", "0.30000000000000004"]]);
+        assert_eq!(first_exact_difference(("a", &one), ("b", &turned)), None);
+    }
+
+    #[test]
+    fn sides_run_by_turns_and_the_first_run_and_refused_sides_do_not_count() {
+        let mut order = Vec::new();
+        let sides = by_turns::<2>(2, |at| {
+            order.push(at);
+            let serial = order.len();
+            let rows = (at == 0).then(|| rows(&[&[&serial.to_string()]]));
+            Ok(((at == 0).then_some(serial as f64), rows))
+        });
+        let [(heap, last), (refused, none)] = sides.expect("no error");
+        assert_eq!(order, [0, 1, 0, 0]);
+        assert_eq!(heap, Outcome::Measured(vec![3.0, 4.0]));
+        assert_eq!(last, Some(rows(&[&["4"]])));
+        assert_eq!((refused, none), (Outcome::Refused, None));
+    }
+
+    #[test]
+    fn each_name_in_braces_becomes_its_table() {
+        let sql = on_tables(
+            "SELECT FROM {a} JOIN {ab} USING (x)",
+            &["a", "ab"],
+            |table| format!("s.{table}_heap"),
+        );
+        assert_eq!(sql, "SELECT FROM s.a_heap JOIN s.ab_heap USING (x)");
     }
 
     #[test]

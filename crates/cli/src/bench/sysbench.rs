@@ -109,11 +109,7 @@ fn make_tables(cluster: &Cluster, client: &mut Client, side: Side) -> anyhow::Re
     sysbench(cluster, side, "oltp_common", "special", "prepare")?;
     for number in 1..=TABLE_COUNT {
         let table = format!("{schema}.sbtest{number}");
-        if side == Side::Howdah {
-            client.batch_execute(&format!("CALL howdah.compact('{table}')"))?;
-            writes::keep_hot(client, side, &table)?;
-        }
-        client.batch_execute(&format!("VACUUM (ANALYZE) {table}"))?;
+        writes::settle(client, side, &table)?;
     }
     Ok(())
 }

@@ -135,11 +135,7 @@ fn make_tables(
     writes::make_pgbench_tables(cluster, &options, scale)?;
     for table in ["accounts", "tellers", "branches"] {
         let table = format!("{schema}.pgbench_{table}");
-        if side == Side::Howdah {
-            client.batch_execute(&format!("CALL howdah.compact('{table}')"))?;
-            writes::keep_hot(client, side, &table)?;
-        }
-        client.batch_execute(&format!("VACUUM (ANALYZE) {table}"))?;
+        writes::settle(client, side, &table)?;
     }
     Ok(())
 }

@@ -114,6 +114,16 @@ fn make_table(client: &mut Client, kind: &Kind, side: Side) -> anyhow::Result<()
     Ok(())
 }
 
+/// Makes all rows cold that can be, keeps compaction out of measurements, and gathers statistics.
+pub(super) fn settle(client: &mut Client, side: Side, table: &str) -> anyhow::Result<()> {
+    if side == Side::Howdah {
+        client.batch_execute(&format!("CALL howdah.compact('{table}')"))?;
+        keep_hot(client, side, table)?;
+    }
+    client.batch_execute(&format!("VACUUM (ANALYZE) {table}"))?;
+    Ok(())
+}
+
 /// No background compaction in the middle of a measurement.
 pub(super) fn keep_hot(client: &mut Client, side: Side, table: &str) -> anyhow::Result<()> {
     if side == Side::Howdah {

@@ -1,6 +1,7 @@
 //! Everyday statements on such tables, and how long howdah may take for them compared with heap.
 
 use super::super::figure::{Goal, Unit};
+use super::tables::ROWS_OF_A_K;
 
 /// Which argument a statement gets.
 #[derive(Clone, Copy)]
@@ -80,7 +81,7 @@ const fn of(divisor: u64, case: Case) -> Case {
     Case { divisor, ..case }
 }
 
-pub(super) const CASES: [Case; 53] = [
+pub(super) const CASES: [Case; 60] = [
     case(
         "one row by key",
         "SELECT id, k, c, pad FROM {noise} WHERE id = $1",
@@ -506,6 +507,76 @@ pub(super) const CASES: [Case; 53] = [
             "SELECT n.id, (SELECT s.t FROM {split} s WHERE s.id = n.id) FROM {noise} n WHERE n.id BETWEEN $1 AND $1 + 19 AND EXISTS (SELECT FROM {split} s WHERE s.id = n.id)",
             HUNDRED,
             50,
+            BY_INDEX,
+        ),
+    ),
+    of(
+        16,
+        case(
+            "15 types: one row by key",
+            "SELECT * FROM {mixed} WHERE id = $1",
+            ONE,
+            300,
+            BY_INDEX,
+        ),
+    ),
+    of(
+        16,
+        case(
+            "15 types: 40 rows by key range",
+            "SELECT * FROM {mixed} WHERE id BETWEEN $1 AND $1 + 39",
+            HUNDRED,
+            200,
+            BY_INDEX,
+        ),
+    ),
+    of(
+        16 * ROWS_OF_A_K,
+        case(
+            "15 types: 73 rows by a secondary index",
+            "SELECT * FROM {mixed} WHERE k = $1",
+            ONE,
+            100,
+            BY_INDEX,
+        ),
+    ),
+    of(
+        16,
+        case(
+            "15 types in 12 partitions: one row by key",
+            "SELECT * FROM {mixed_split} WHERE id = $1",
+            ONE,
+            300,
+            BY_INDEX,
+        ),
+    ),
+    of(
+        16,
+        case(
+            "15 types in 12 partitions: 40 rows by key range",
+            "SELECT * FROM {mixed_split} WHERE id BETWEEN $1 AND $1 + 39",
+            HUNDRED,
+            200,
+            BY_INDEX,
+        ),
+    ),
+    of(
+        16 * ROWS_OF_A_K,
+        case(
+            "15 types in 12 partitions: 73 rows by a secondary index",
+            "SELECT * FROM {mixed_split} WHERE k = $1",
+            ONE,
+            100,
+            BY_INDEX,
+        ),
+    ),
+    of(
+        16,
+        case(
+            "15 types in 12 partitions: the newest 30 below a key",
+            "SELECT * FROM {mixed_split} WHERE id < $1 ORDER BY id DESC LIMIT 30",
+            HUNDRED,
+            200,
             BY_INDEX,
         ),
     ),

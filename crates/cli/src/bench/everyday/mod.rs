@@ -1,5 +1,6 @@
 //! Everyday work on tables larger than any cache of a session: single rows, ranges, lists, joins
-//! and changes by key, wide rows, documents, foreign keys, partitions, pages of a list, copies.
+//! and changes by key, wide rows, rows of many types, documents, foreign keys, partitions, pages of
+//! a list, copies.
 //!
 //! Statements are prepared on the server, planned as it sees fit, and run by one client, the sides
 //! in turn, with the same keys; the median of a run's statements is its figure. Answers are
@@ -23,14 +24,14 @@ use postgres::Client;
 
 use self::cases::{Argument, CASES, Case};
 use super::figure::{Figure, Outcome};
-use super::statement::{Rows, ask, first_difference};
+use super::statement::{Rows, ask, first_exact_difference, on_tables};
 use super::{Options, Side};
 use crate::instance::DATABASE;
 use crate::paths::Paths;
 use crate::progress::{Counting, Progress};
 use crate::scratch::Scratch;
 
-const TABLES: [&str; 11] = [
+const TABLES: [&str; 13] = [
     "noise",
     "child",
     "wide",
@@ -41,6 +42,8 @@ const TABLES: [&str; 11] = [
     "texts",
     "places",
     "split",
+    "mixed",
+    "mixed_split",
     "part",
 ];
 
@@ -102,9 +105,7 @@ fn server_of_its_own(
 }
 
 fn with_tables(sql: &str, side: Side) -> String {
-    TABLES.iter().fold(sql.to_owned(), |sql, table| {
-        sql.replace(&format!("{{{table}}}"), &tables::name(table, side))
-    })
+    on_tables(sql, &TABLES, |table| tables::name(table, side))
 }
 
 fn of_case(
@@ -149,7 +150,7 @@ fn of_case(
             let is_plan = case.sql.starts_with("EXPLAIN");
             if figure.difference.is_none() && !is_plan {
                 figure.difference =
-                    first_difference(("heap", &answers[0]), ("howdah", &answers[1]));
+                    first_exact_difference(("heap", &answers[0]), ("howdah", &answers[1]));
             }
         }
         // The first run warms up.
@@ -195,9 +196,42 @@ fn tables_differ<'a>(
             let sql = format!("SELECT count(*), sum(hashtextextended(t::text, 0)) FROM {table} t");
             sums.push(ask(client, &sql)?.context("refused")?.rows);
         }
-        if let Some(difference) = first_difference(("heap", &sums[0]), ("howdah", &sums[1])) {
+        if let Some(difference) = first_exact_difference(("heap", &sums[0]), ("howdah", &sums[1])) {
             return Ok(Some(format!("{table}: {difference}")));
         }
     }
     Ok(None)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_table_that_a_case_names_is_known() {
+        for case in &CASES {
+            let sql = with_tables(case.sql, Side::Howdah);
+            assert!(!sql.contains("FROM {") && !sql.contains("JOIN {"), "{sql}");
+        }
+    }
+
+    #[test]
+    fn keys_of_a_case_are_keys_of_its_table() {
+        let rows = 5_000_000;
+        for case in &CASES {
+            for serial in 0..1000 {
+                if let (Argument::Key { apart }, Some(text)) =
+                    (case.argument, argument(case, serial, rows))
+                {
+                    let key: u64 = text.parse().expect("a number");
+                    let last = key + apart - 1;
+                    assert!(
+                        key > 0 && last <= rows / case.divisor,
+                        "{}: {key}",
+                        case.title
+                    );
+                }
+            }
+        }
+    }
 }

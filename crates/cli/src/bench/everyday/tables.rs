@@ -12,6 +12,8 @@
 //! | `grouped` | a twentieth | the same; howdah's fields lie side by side |
 //! | `texts` | a fortieth | a text key, eight texts of 20 to 120 characters, side by side too |
 //! | `places` | a twentieth | a key, a place, addresses, networks, ranges and bit strings |
+//! | `mixed` | a sixteenth | 15 columns of as many types, 73 rows of each `k` here and there |
+//! | `mixed_split` | a sixteenth | the same in twelve partitions by hash of their key |
 //! | `split` | a twentieth | eight partitions by hash of their key |
 //! | `part` | 200 × 1,000 | partitions by range, and an index on another column |
 
@@ -24,8 +26,9 @@ use crate::units;
 /// Partitions of `part`, and rows of each.
 const PARTITIONS: u64 = 200;
 const PARTITION_ROWS: u64 = 1_000;
-/// Partitions of `split`.
-const HASH_PARTITIONS: u64 = 8;
+
+/// Rows of `mixed` that have the same `k`, on average.
+pub(super) const ROWS_OF_A_K: u64 = 73;
 
 /// Words of the texts.
 const WORDS: &str = "'the','quick','brown','fox','jumps','over','a','lazy','dog','while','cloud','river',\
@@ -37,6 +40,21 @@ pub(super) fn name(table: &str, side: Side) -> String {
     format!("bench.{table}_{}", side.name())
 }
 
+/// Columns of `mixed`. Rows of one `k` lie here and there; some texts are missing.
+const MIXED_COLUMNS: &str = "id integer PRIMARY KEY, k integer NOT NULL, u uuid, m macaddr, a inet, n numeric, f float8, \
+    t text, w text, j jsonb, l integer[], r tstzrange, b bytea, c char(20), e interval";
+const MIXED_VALUES: &str = "i::integer, (abs(hashint8(i)::bigint) % greatest(ROWS / ROWS_OF_A_K, 1))::integer, md5(i::text)::uuid, \
+    ('08:00:2b:' || lpad(to_hex(i & 255), 2, '0') || ':' || lpad(to_hex((i >> 8) & 255), 2, '0') || ':01')::macaddr, \
+    '10.0.0.0'::inet + i, \
+    CASE WHEN i % 97 = 0 THEN 'NaN'::numeric WHEN i % 31 = 0 THEN i * 1e30 ELSE i / 7.0 END, \
+    CASE WHEN i % 53 = 0 THEN 'NaN'::float8 WHEN i % 11 = 0 THEN sqrt(i::float8) ELSE i / 100.0::float8 END, \
+    CASE WHEN i % 13 > 0 THEN repeat(md5((i / 3)::text), (1 + i % 4)::integer) END, \
+    'word ' || (hashint8(i) & 2047), jsonb_build_object('id', i, 'name', md5((i % 500)::text)), \
+    ARRAY[i % 7, i, i * 3]::integer[], \
+    tstzrange('2024-01-01 00:00+00'::timestamptz + i * interval '1 minute', '2024-01-02 00:00+00'::timestamptz + i * interval '1 minute'), \
+    decode(md5(i::text), 'hex'), 'c' || i % 100, i * interval '1 second'";
+
+#[derive(Default)]
 struct Table {
     name: &'static str,
     columns: String,
@@ -48,6 +66,38 @@ struct Table {
     indexes: &'static str,
     /// Options that the howdah table is given.
     options: &'static str,
+    /// Partitions by hash of `id`; none where it is 0.
+    hash_partitions: u64,
+}
+
+impl Table {
+    /// The relations of the table on one side that hold rows.
+    fn relations(&self, side: Side) -> Vec<String> {
+        let name = name(self.name, side);
+        match self.hash_partitions {
+            0 => vec![name],
+            count => (0..count)
+                .map(|number| format!("{name}_{number}"))
+                .collect(),
+        }
+    }
+
+    /// The statements that create the table on one side.
+    fn definition(&self, side: Side) -> String {
+        let (name, columns, method) = (name(self.name, side), &self.columns, side.name());
+        let count = self.hash_partitions;
+        if count == 0 {
+            return format!("CREATE TABLE {name} ({columns}) USING {method};");
+        }
+        let mut sql = format!("CREATE TABLE {name} ({columns}) PARTITION BY HASH (id);");
+        for (number, partition) in self.relations(side).iter().enumerate() {
+            sql.push_str(&format!(
+                "CREATE TABLE {partition} PARTITION OF {name} \
+                 FOR VALUES WITH (MODULUS {count}, REMAINDER {number}) USING {method};"
+            ));
+        }
+        sql
+    }
 }
 
 fn tables() -> Vec<Table> {
@@ -96,8 +146,17 @@ fn tables() -> Vec<Table> {
             ))
         ),
         divisor,
-        indexes: "",
         options,
+        ..Table::default()
+    };
+    let mixed = |name, hash_partitions| Table {
+        name,
+        columns: MIXED_COLUMNS.to_owned(),
+        values: MIXED_VALUES.replace("ROWS_OF_A_K", &ROWS_OF_A_K.to_string()),
+        divisor: 16,
+        indexes: "CREATE INDEX ON {table} (k)",
+        hash_partitions,
+        ..Table::default()
     };
     // Five words, some of them numbers, and digits: lengths and words differ from row to row.
     let text = |n: usize| {
@@ -125,8 +184,8 @@ fn tables() -> Vec<Table> {
                 .to_owned(),
             values: format!("'text' || lpad((i * 7919 % 100000007)::text, 12, '0'), {texts}"),
             divisor: 40,
-            indexes: "",
             options: "grouped_columns => '{t0,t1,t2,t3,t4,t5,t6,t7}'",
+            ..Table::default()
         },
         Table {
             name: "noise",
@@ -137,15 +196,14 @@ fn tables() -> Vec<Table> {
                 .to_owned(),
             divisor: 1,
             indexes: "CREATE INDEX ON {table} (k)",
-            options: "",
+            ..Table::default()
         },
         Table {
             name: "wide",
             columns: format!("id integer PRIMARY KEY, {}", list(|column| &column.0)),
             values: format!("i::integer, {}", list(|column| &column.1)),
             divisor: 20,
-            indexes: "",
-            options: "",
+            ..Table::default()
         },
         Table {
             name: "document",
@@ -159,7 +217,7 @@ fn tables() -> Vec<Table> {
                 .to_owned(),
             divisor: 20,
             indexes: "CREATE INDEX ON {table} (place)",
-            options: "",
+            ..Table::default()
         },
         Table {
             name: "tagged",
@@ -175,7 +233,7 @@ fn tables() -> Vec<Table> {
             ),
             divisor: 20,
             indexes: "CREATE INDEX ON {table} (place)",
-            options: "",
+            ..Table::default()
         },
         Table {
             name: "places",
@@ -189,8 +247,18 @@ fn tables() -> Vec<Table> {
                 .to_owned(),
             divisor: 20,
             indexes: "CREATE INDEX ON {table} (place)",
-            options: "",
+            ..Table::default()
         },
+        Table {
+            name: "split",
+            columns: "id integer PRIMARY KEY, v integer, t text".to_owned(),
+            values: "i::integer, (i * 7919 % 100003)::integer, 'text ' || md5(i::text)".to_owned(),
+            divisor: 20,
+            hash_partitions: 8,
+            ..Table::default()
+        },
+        mixed("mixed", 0),
+        mixed("mixed_split", 12),
         of_users("usertable", 10, ""),
         of_users(
             "grouped",
@@ -218,11 +286,7 @@ pub(super) fn make(client: &mut Client, rows: u64, names: &[&str]) -> anyhow::Re
         for side in Side::BOTH {
             let name = name(table.name, side);
             let values = table.values.replace("ROWS", &count.to_string());
-            client.batch_execute(&format!(
-                "CREATE TABLE {name} ({}) USING {}",
-                table.columns,
-                side.name(),
-            ))?;
+            client.batch_execute(&table.definition(side))?;
             if side == Side::Howdah && !table.options.is_empty() {
                 let options = table.options;
                 client.batch_execute(&format!("SELECT howdah.set_options('{name}', {options})"))?;
@@ -232,7 +296,12 @@ pub(super) fn make(client: &mut Client, rows: u64, names: &[&str]) -> anyhow::Re
                  {}",
                 table.indexes.replace("{table}", &name),
             ))?;
-            settle(client, side, &name)?;
+            for relation in table.relations(side) {
+                writes::settle(client, side, &relation)?;
+            }
+            if table.hash_partitions > 0 {
+                client.batch_execute(&format!("ANALYZE {name}"))?;
+            }
         }
     }
     for side in Side::BOTH {
@@ -242,22 +311,9 @@ pub(super) fn make(client: &mut Client, rows: u64, names: &[&str]) -> anyhow::Re
         if names.contains(&"part") {
             make_partitions(client, side)?;
         }
-        if names.contains(&"split") {
-            make_hash_partitions(client, side, rows / 20)?;
-        }
     }
     client.batch_execute("CHECKPOINT")?;
     progress.finish(&format!("{} rows", units::count(rows)));
-    Ok(())
-}
-
-/// Makes all rows cold that can be, gathers statistics, and keeps compaction out of measurements.
-fn settle(client: &mut Client, side: Side, table: &str) -> anyhow::Result<()> {
-    if side == Side::Howdah {
-        client.batch_execute(&format!("CALL howdah.compact('{table}')"))?;
-        writes::keep_hot(client, side, table)?;
-    }
-    client.batch_execute(&format!("VACUUM (ANALYZE) {table}"))?;
     Ok(())
 }
 
@@ -290,31 +346,50 @@ fn make_partitions(client: &mut Client, side: Side) -> anyhow::Result<()> {
     ));
     client.batch_execute(&sql)?;
     for number in 0..PARTITIONS {
-        settle(client, side, &format!("{parent}_{number}"))?;
+        writes::settle(client, side, &format!("{parent}_{number}"))?;
     }
     client.batch_execute(&format!("ANALYZE {parent}"))?;
     Ok(())
 }
 
-fn make_hash_partitions(client: &mut Client, side: Side, rows: u64) -> anyhow::Result<()> {
-    let parent = name("split", side);
-    let partition = |number: u64| format!("{parent}_{number}");
-    client.batch_execute(&format!(
-        "CREATE TABLE {parent} (id integer, v integer, t text, PRIMARY KEY (id)) PARTITION BY HASH (id)"
-    ))?;
-    for number in 0..HASH_PARTITIONS {
-        client.batch_execute(&format!(
-            "CREATE TABLE {} PARTITION OF {parent} FOR VALUES WITH (MODULUS {HASH_PARTITIONS}, REMAINDER {number}) USING {}",
-            partition(number),
-            side.name()
-        ))?;
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn rows_of_a_partitioned_table_are_in_its_partitions() {
+        let split = Table {
+            name: "split",
+            columns: "id integer PRIMARY KEY".to_owned(),
+            hash_partitions: 2,
+            ..Table::default()
+        };
+        assert_eq!(
+            split.relations(Side::Howdah),
+            ["bench.split_howdah_0", "bench.split_howdah_1"]
+        );
+        let statements: Vec<String> = split
+            .definition(Side::Howdah)
+            .split_terminator(';')
+            .map(str::to_owned)
+            .collect();
+        assert_eq!(
+            statements,
+            [
+                "CREATE TABLE bench.split_howdah (id integer PRIMARY KEY) PARTITION BY HASH (id)",
+                "CREATE TABLE bench.split_howdah_0 PARTITION OF bench.split_howdah FOR VALUES WITH (MODULUS 2, REMAINDER 0) USING howdah",
+                "CREATE TABLE bench.split_howdah_1 PARTITION OF bench.split_howdah FOR VALUES WITH (MODULUS 2, REMAINDER 1) USING howdah",
+            ]
+        );
     }
-    client.batch_execute(&format!(
-        "INSERT INTO {parent} SELECT i, i * 7919::bigint % 100003, 'text ' || md5(i::text) FROM generate_series(1, {rows}) i"
-    ))?;
-    for number in 0..HASH_PARTITIONS {
-        settle(client, side, &partition(number))?;
+
+    #[test]
+    fn every_table_is_either_plain_or_partitioned() {
+        for table in tables() {
+            let definition = table.definition(Side::Heap);
+            let relations = table.relations(Side::Heap);
+            let made = definition.matches(" USING heap").count();
+            assert_eq!(made, relations.len(), "{}", table.name);
+        }
     }
-    client.batch_execute(&format!("ANALYZE {parent}"))?;
-    Ok(())
 }
