@@ -4,13 +4,14 @@
 use std::fs::{self, File};
 use std::io;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
+use std::process::Command;
 
-use anyhow::{Context as _, bail};
+use anyhow::Context as _;
 use postgres::Client;
 use serde::{Deserialize, Serialize};
 
 use super::figure::Outcome;
+use super::python_package::{self, run};
 use super::queries::{Asked, sql};
 use super::statement::{Rows, first_difference};
 use super::{Measured, Options, points, table};
@@ -19,8 +20,6 @@ use crate::progress::Progress;
 
 const PACKAGE: &str = "duckdb";
 const SCRIPT: &str = include_str!("duckdb.py");
-/// Written last, so that an interrupted installation is recognized.
-const COMPLETE: &str = "complete";
 
 /// The installed package, and a directory for its files.
 pub(super) struct DuckDb {
@@ -70,33 +69,9 @@ impl DuckDb {
     /// # Errors
     /// When the package cannot be installed.
     pub fn prepare(paths: &Paths) -> anyhow::Result<Self> {
-        let directory = paths.cache.join("duckdb");
-        let package = directory.join("python");
-        let work = directory.join("work");
+        let package = python_package::installed(paths, PACKAGE)?;
+        let work = paths.cache.join(PACKAGE).join("work");
         fs::create_dir_all(&work).with_context(|| format!("cannot make {}", work.display()))?;
-        if !package.join(COMPLETE).exists() {
-            let progress = Progress::open_ended("fetching DuckDB");
-            let mut pip = Command::new("python3");
-            pip.args([
-                "-m",
-                "pip",
-                "install",
-                "--quiet",
-                "--disable-pip-version-check",
-            ])
-            .args([
-                "--no-deps",
-                "--only-binary=:all:",
-                "--timeout=20",
-                "--target",
-            ])
-            .arg(&package)
-            .arg(PACKAGE);
-            let output = run(&mut pip).map(drop);
-            progress.vanish();
-            output.context("the Python package duckdb cannot be had")?;
-            fs::write(package.join(COMPLETE), "")?;
-        }
         Ok(Self { package, work })
     }
 
@@ -188,17 +163,4 @@ impl DuckDb {
         }
         serde_json::from_slice(&output?).context("DuckDB's answer cannot be read")
     }
-}
-
-/// The output of a program, if it succeeds.
-fn run(command: &mut Command) -> anyhow::Result<Vec<u8>> {
-    let output = command
-        .stdin(Stdio::null())
-        .output()
-        .context("cannot run python3")?;
-    if !output.status.success() {
-        let text = String::from_utf8_lossy(&output.stderr);
-        bail!("{}", text.trim().lines().last().unwrap_or("python3 failed"));
-    }
-    Ok(output.stdout)
 }

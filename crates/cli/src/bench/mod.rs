@@ -13,12 +13,14 @@
 //!   compaction   rows moved per second, and the longest wait of a writer beside it
 //!   beside       updates by key while rows are moved; part of `compaction`
 //!   memory       peak of a backend that loads 50 columns of wide text
-//!   everyday     rows, ranges, lists, joins, changes by key; wide rows, documents, partitions
+//!   everyday     rows, ranges, lists, joins, changes by key; wide rows, many types, partitions
 //!   larger       those by key again, on tables larger than shared buffers; part of `everyday`
 //!   restart      rows by key after a restart, and the memory of many sessions; part of `everyday`
+//!   tpch         TPC-H's 22 queries, with the engine and without it
 //!   onoff        every shape of query with the engine and without it
 //!   sysbench     its OLTP scripts on tables that are cold at first
 //!   duckdb       the same table and questions in a Python process of its own
+//!                python_package  how it, and TPC-H's generator, are fetched
 //!   figure       a measurement of each engine, its goal, its verdict;  report  table and JSON
 //! ```
 //!
@@ -41,12 +43,14 @@ mod memory;
 mod onoff;
 mod output;
 mod points;
+mod python_package;
 mod queries;
 mod report;
 mod statement;
 mod sysbench;
 mod table;
 mod tpcb;
+mod tpch;
 mod writes;
 
 use std::path::PathBuf;
@@ -68,6 +72,9 @@ pub struct Options {
     /// Rows of the table
     #[arg(long, value_name = "N", default_value_t = 5_000_000, value_parser = clap::value_parser!(u64).range(100_000..=1_000_000_000))]
     pub rows: u64,
+    /// Scale of TPC-H; at 1 its largest table has 6 million rows
+    #[arg(long, value_name = "N", default_value_t = 1.0, value_parser = scale)]
+    pub scale: f64,
     /// Measure only these parts, separated by commas
     #[arg(long, value_name = "PART", value_delimiter = ',')]
     pub only: Vec<Part>,
@@ -114,10 +121,20 @@ pub enum Part {
     Larger,
     /// Rows by key after a restart, and the memory of 100 sessions
     Restart,
+    /// TPC-H's 22 queries
+    Tpch,
     /// Every shape of query with the engine and without it
     Onoff,
     /// sysbench's OLTP scripts, where it is installed
     Sysbench,
+}
+
+/// A scale of TPC-H.
+fn scale(text: &str) -> Result<f64, String> {
+    match text.parse() {
+        Ok(scale) if (0.01..=1000.0).contains(&scale) => Ok(scale),
+        _ => Err("a scale is a number between 0.01 and 1000".to_owned()),
+    }
 }
 
 impl Options {
@@ -258,6 +275,9 @@ fn measure(
     if options.wants(Part::Restart) {
         figures.extend(everyday::restart::measure(paths, options)?);
     }
+    if options.wants(Part::Tpch) {
+        figures.extend(tpch::measure(paths, client, options)?);
+    }
     if options.wants(Part::Onoff) {
         figures.extend(onoff::measure(cluster, client, options)?);
     }
@@ -299,11 +319,14 @@ fn require_disk(paths: &Paths, options: &Options) -> anyhow::Result<()> {
     };
     // One of the two at a time.
     let larger = larger.max(restart);
-    let needed = (options.rows * DISK_BYTES_PER_ROW).max(billion) + larger + (4 << 30);
+    let tpch = match options.wants(Part::Tpch) {
+        true => tpch::disk_bytes(options.scale),
+        false => 0,
+    };
+    let needed = (options.rows * DISK_BYTES_PER_ROW).max(billion) + larger + tpch + (4 << 30);
     match machine::free_disk_bytes(&paths.data()) {
         Some(free) if free < needed => bail!(
-            "a bench of {} rows needs about {} free under {}, and there are {}",
-            units::count(options.rows),
+            "such a bench needs about {} free under {}, and there are {}",
             units::bytes(needed),
             paths.home.display(),
             units::bytes(free)

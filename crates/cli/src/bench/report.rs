@@ -10,8 +10,8 @@ use comfy_table::{CellAlignment, Table, presets};
 use postgres::Client;
 use serde::Serialize;
 
-use super::Options;
 use super::figure::{Figure, Goal, Outcome, Unit, Verdict};
+use super::{Options, Part};
 use crate::{machine, units};
 
 const SETTINGS: [&str; 5] = [
@@ -26,6 +26,8 @@ const SETTINGS: [&str; 5] = [
 #[derive(Debug, Serialize)]
 pub(super) struct Facts {
     rows: u64,
+    /// Where TPC-H is measured.
+    tpch_scale: Option<f64>,
     runs: u32,
     processors: usize,
     memory_bytes: Option<u64>,
@@ -40,6 +42,7 @@ pub(super) fn facts(client: &mut Client, options: &Options) -> anyhow::Result<Fa
     }
     Ok(Facts {
         rows: options.rows,
+        tpch_scale: options.wants(Part::Tpch).then_some(options.scale),
         runs: options.runs,
         processors: std::thread::available_parallelism().map_or(1, usize::from),
         memory_bytes: machine::memory_bytes(),
@@ -48,8 +51,10 @@ pub(super) fn facts(client: &mut Client, options: &Options) -> anyhow::Result<Fa
 }
 
 pub(super) fn print(facts: &Facts, figures: &[Figure]) {
+    let tpch = facts.tpch_scale;
+    let tpch = tpch.map_or_else(String::new, |scale| format!(", TPC-H at scale {scale}"));
     println!(
-        "\n{} rows, median of {} runs, {} processors, {} of memory",
+        "\n{} rows{tpch}, median of {} runs, {} processors, {} of memory",
         units::count(facts.rows),
         facts.runs,
         facts.processors,
