@@ -16,8 +16,11 @@ use crate::source::ByteSource;
 const WORDS_BYTES: usize = 136;
 /// A block that is read whole at once, in bytes.
 const SMALL_BLOCK_BYTES: usize = 256;
-/// Neighbours that are read without their block, and the bytes that they lie in, at most.
-const FEW: usize = 32;
+/// Neighbours that are read without their block, at most.
+const FEW: usize = 128;
+/// Values side by side, of a whole row of words, and as many words of the next row.
+const BESIDE_BYTES: usize = 256;
+/// Plain values that are read without their block, in bytes.
 const FEW_BYTES: usize = 512;
 const FEW_BIT_BYTES: usize = 16;
 
@@ -307,8 +310,12 @@ impl Packed {
         out: &mut Vec<u64>,
     ) -> Result<(), S::Error> {
         let mut next = rows.start;
-        next += self.append_few(rows.clone(), reading, out)?;
         while next < rows.end {
+            let few = self.append_few(next..rows.end, reading, out)?;
+            if few > 0 {
+                next += few;
+                continue;
+            }
             // The first makes sure of the block, which most likely has the others, too.
             let count = (rows.end - next) as usize;
             out.push(self.first_of(next, count, reading)?);
@@ -318,8 +325,8 @@ impl Packed {
         Ok(())
     }
 
-    /// The same by one read, as far as they lie in one block, if they are few and lie near each
-    /// other, and nothing else was read of the block; how many.
+    /// The same by a read for values that lie side by side, as far as all are of one block, if they
+    /// are few and nothing else was read of the block; how many.
     fn append_few<S: ByteSource + ?Sized>(
         &self,
         rows: Range<u32>,
@@ -332,25 +339,20 @@ impl Packed {
         }
         let (block, index) = self.place_of(rows.start);
         let count = rows.len().min(BLOCK - index);
-        if count > FEW {
+        if count > FEW || !reading.slots[self.slot].is_single(block) {
             return Ok(0);
         }
-        let places = (index..index + count).map(|index| Place::of(index, width, bits));
-        let (start, end) = places.clone().fold((usize::MAX, 0), |(start, end), place| {
-            (start.min(place.start), end.max(place.start + place.len))
-        });
-        let mut bytes = [0; FEW_BYTES];
-        let Some(bytes) = bytes.get_mut(..end.saturating_sub(start)) else {
-            return Ok(0);
-        };
-        if !reading.slots[self.slot].is_single(block) {
-            return Ok(0);
+        let (first, start) = (out.len(), self.block_range(block).start);
+        let (mut at, end) = (index, index + count);
+        while at < end {
+            let place = Place::of(at, width, bits);
+            let (beside, len) = place.beside(at, width, end - at);
+            let mut bytes = [0; BESIDE_BYTES];
+            let bytes = &mut bytes[..len];
+            reading.source.read(start + place.start as u64, bytes)?;
+            place.append(bytes, width, bits, out);
+            at += beside;
         }
-        reading
-            .source
-            .read(self.block_range(block).start + start as u64, bytes)?;
-        let first = out.len();
-        out.extend(places.map(|place| place.value(&bytes[place.start - start..], width, bits)));
         if let Some(patches) = &self.patches {
             let rows = rows.start..rows.start + count as u32;
             patches.apply(rows, reading, &mut out[first..])?;
@@ -506,7 +508,7 @@ mod tests {
             };
             let mut few = 0;
             for first in (0..1_990).step_by(7) {
-                for count in [0, 1, 2, 9, 31, 33] {
+                for count in [0, 1, 2, 9, 31, 100, 129] {
                     let rows = first..(first + count).min(packed.len);
                     let (mut slots, mut scratch) = ([Slot::default()], Vec::new());
                     let mut reading = Reading {

@@ -135,7 +135,7 @@ impl Strings {
     /// is kept in any case.
     pub(super) fn has_stretches(&self) -> bool {
         match self {
-            Self::Constant { .. } | Self::Frames(_) | Self::Whole(_) => false,
+            Self::Frames(_) | Self::Whole(_) => false,
             Self::Masked { child, .. } => child.has_stretches(),
             _ => true,
         }
