@@ -270,6 +270,43 @@ fn check_neighbours(rows: &[Option<OwnedValue>]) {
     }
 }
 
+/// Of rows beside each other, whatever they are, the second one is read along with those after it.
+#[test]
+fn neighbours_of_all_types_are_read_together() {
+    let random = &mut Random(29);
+    let mut seen = 0;
+    for ty in TYPES {
+        for shape in ALL_SHAPES {
+            for nulls in NULLS {
+                for effort in [Effort::Fast, Effort::Default] {
+                    let rows = column(ty, shape, nulls, 3_000, random);
+                    let bytes = stored(ty, &rows, effort);
+                    let recorder = Recorder::new(&bytes);
+                    let layout = GroupLayout::read(&recorder).expect("reads");
+                    let access = layout.row_access(0, &recorder).expect("plans");
+                    // Frames are decompressed as a whole, and images of numerics read one by one.
+                    if access.unit() != ReadUnit::Value || ty == ColumnType::Numeric {
+                        continue;
+                    }
+                    let mut state = RowState::default();
+                    let mut reads = Vec::new();
+                    for row in 1_500..1_505u32 {
+                        let value = access.value_among(row, &recorder, &mut state);
+                        let expected = rows[row as usize].as_ref().map(OwnedValue::as_value);
+                        assert!(same(value.expect("reads"), expected), "row {row}");
+                        reads.push(recorder.take().len());
+                    }
+                    let rest = &reads[2..];
+                    let what = format!("{ty:?}, {shape:?}, {nulls:?}, {effort:?}: {reads:?}");
+                    assert_eq!(rest, [0, 0, 0], "{what}");
+                    seen += usize::from(reads[1] > 0);
+                }
+            }
+        }
+    }
+    assert!(seen > 100, "only {seen} columns were read at all");
+}
+
 const EFFORTS: [Effort; 3] = [Effort::Fast, Effort::Default, Effort::Best];
 
 proptest! {

@@ -16,9 +16,13 @@ use crate::source::ByteSource;
 const WORDS_BYTES: usize = 136;
 /// A block that is read whole at once, in bytes.
 const SMALL_BLOCK_BYTES: usize = 256;
-/// Neighbours that are read without their block, and the bytes that they lie in, at most.
-const FEW: usize = 32;
+/// Neighbours that are read without their block, at most.
+const FEW: usize = 128;
+/// Values side by side, of a whole row of words, and as many words of the next row.
+const BESIDE_BYTES: usize = 256;
+/// Plain values that are read without their block, in bytes.
 const FEW_BYTES: usize = 512;
+const FEW_BIT_BYTES: usize = 16;
 
 /// Values as they are.
 #[derive(Debug)]
@@ -89,6 +93,53 @@ impl Plain {
 }
 
 impl Plain {
+    /// Appends the values of rows that follow each other, of nulls, too.
+    pub(super) fn append<S: ByteSource + ?Sized>(
+        &self,
+        rows: Range<u32>,
+        reading: &mut Reading<'_, S>,
+        out: &mut Vec<u64>,
+    ) -> Result<(), S::Error> {
+        let few = self.append_few(rows.clone(), reading, out)?;
+        for row in rows.start + few..rows.end {
+            out.push(self.get(row, reading)?);
+        }
+        Ok(())
+    }
+
+    /// The same by one read, if they are few and of one block, and nothing else was read of it; how
+    /// many.
+    fn append_few<S: ByteSource + ?Sized>(
+        &self,
+        rows: Range<u32>,
+        reading: &mut Reading<'_, S>,
+        out: &mut Vec<u64>,
+    ) -> Result<u32, S::Error> {
+        let width = usize::from(self.width);
+        let mut bytes = [0; FEW_BYTES];
+        let Some(bytes) = bytes.get_mut(..rows.len() * width) else {
+            return Ok(0);
+        };
+        let Some((block, _)) = within_block(&rows, 0) else {
+            return Ok(0);
+        };
+        if rows.is_empty() || rows.end > self.len {
+            return Ok(0);
+        }
+        let of_block = (self.len - block * BLOCK as u32).min(BLOCK as u32);
+        if self.is_small_block(of_block as usize) || !reading.slots[self.slot].is_single(block) {
+            return Ok(0);
+        }
+        let at = self.start + u64::from(rows.start) * u64::from(self.width);
+        reading.source.read(at, bytes)?;
+        out.extend(bytes.chunks_exact(width).map(|value| {
+            let mut wide = [0; 8];
+            wide[..width].copy_from_slice(value);
+            u64::from_le_bytes(wide)
+        }));
+        Ok(rows.len() as u32)
+    }
+
     /// Whether a block of so many rows is read whole at once.
     pub(super) fn is_small_block(&self, row_count: usize) -> bool {
         row_count * usize::from(self.width) <= SMALL_BLOCK_BYTES
@@ -96,6 +147,38 @@ impl Plain {
 }
 
 impl Bits {
+    /// Appends the bits of rows that follow each other by one read, if they are few and of one
+    /// block, and nothing else was read of it; how many.
+    pub(super) fn append_few<S: ByteSource + ?Sized>(
+        &self,
+        rows: Range<u32>,
+        reading: &mut Reading<'_, S>,
+        out: &mut Vec<bool>,
+    ) -> Result<u32, S::Error> {
+        if rows.is_empty() || rows.end > self.len {
+            return Ok(0);
+        }
+        let (first, end) = (self.offset + rows.start, self.offset + rows.end);
+        let (start, stop) = (first / 8, end.div_ceil(8));
+        let block = start / BLOCK as u32;
+        let of_block = ((self.offset + self.len).div_ceil(8) - block * BLOCK as u32) as usize;
+        let mut bytes = [0; FEW_BIT_BYTES];
+        let Some(bytes) = bytes.get_mut(..(stop - start) as usize) else {
+            return Ok(0);
+        };
+        if (stop - 1) / BLOCK as u32 != block
+            || self.is_small_block(of_block.min(BLOCK))
+            || !reading.slots[self.slot].is_single(block)
+        {
+            return Ok(0);
+        }
+        let at = self.start + u64::from(start);
+        reading.source.read(at, bytes)?;
+        let bit = |at: u32| bytes[(at / 8 - start) as usize] >> (at % 8) & 1 == 1;
+        out.extend((first..end).map(bit));
+        Ok(rows.len() as u32)
+    }
+
     /// Whether a block of so many bytes is read whole at once.
     pub(super) fn is_small_block(&self, byte_count: usize) -> bool {
         byte_count <= SMALL_BLOCK_BYTES
@@ -219,39 +302,61 @@ impl Packed {
         Ok(Some([value(&places[0]), value(&places[1])]))
     }
 
-    /// Appends the values of rows by one read, as far as they lie in one block, if they are few and
-    /// lie near each other, and nothing else was read of the block; how many.
-    pub(super) fn append_few<S: ByteSource + ?Sized>(
+    /// Appends the values of rows that follow each other, of nulls, too.
+    pub(super) fn append<S: ByteSource + ?Sized>(
+        &self,
+        rows: Range<u32>,
+        reading: &mut Reading<'_, S>,
+        out: &mut Vec<u64>,
+    ) -> Result<(), S::Error> {
+        let mut next = rows.start;
+        while next < rows.end {
+            let few = self.append_few(next..rows.end, reading, out)?;
+            if few > 0 {
+                next += few;
+                continue;
+            }
+            // The first makes sure of the block, which most likely has the others, too.
+            let count = (rows.end - next) as usize;
+            out.push(self.first_of(next, count, reading)?);
+            next += 1;
+            next += self.append_kept(next..rows.end, reading.slots, out);
+        }
+        Ok(())
+    }
+
+    /// The same by a read for values that lie side by side, as far as all are of one block, if they
+    /// are few and nothing else was read of the block; how many.
+    fn append_few<S: ByteSource + ?Sized>(
         &self,
         rows: Range<u32>,
         reading: &mut Reading<'_, S>,
         out: &mut Vec<u64>,
     ) -> Result<u32, S::Error> {
         let (bits, width) = (usize::from(self.bits), usize::from(self.width));
-        let is_plain = self.patches.is_none() && self.validity.is_none() && !self.is_empty();
-        if !is_plain || rows.is_empty() || rows.end > self.len {
+        if self.is_empty() || rows.is_empty() || rows.end > self.len {
             return Ok(0);
         }
         let (block, index) = self.place_of(rows.start);
         let count = rows.len().min(BLOCK - index);
-        if count > FEW {
+        if count > FEW || !reading.slots[self.slot].is_single(block) {
             return Ok(0);
         }
-        let places = (index..index + count).map(|index| Place::of(index, width, bits));
-        let (start, end) = places.clone().fold((usize::MAX, 0), |(start, end), place| {
-            (start.min(place.start), end.max(place.start + place.len))
-        });
-        let mut bytes = [0; FEW_BYTES];
-        let Some(bytes) = bytes.get_mut(..end.saturating_sub(start)) else {
-            return Ok(0);
-        };
-        if !reading.slots[self.slot].is_single(block) {
-            return Ok(0);
+        let (first, start) = (out.len(), self.block_range(block).start);
+        let (mut at, end) = (index, index + count);
+        while at < end {
+            let place = Place::of(at, width, bits);
+            let (beside, len) = place.beside(at, width, end - at);
+            let mut bytes = [0; BESIDE_BYTES];
+            let bytes = &mut bytes[..len];
+            reading.source.read(start + place.start as u64, bytes)?;
+            place.append(bytes, width, bits, out);
+            at += beside;
         }
-        reading
-            .source
-            .read(self.block_range(block).start + start as u64, bytes)?;
-        out.extend(places.map(|place| place.value(&bytes[place.start - start..], width, bits)));
+        if let Some(patches) = &self.patches {
+            let rows = rows.start..rows.start + count as u32;
+            patches.apply(rows, reading, &mut out[first..])?;
+        }
         Ok(count as u32)
     }
 
@@ -403,7 +508,7 @@ mod tests {
             };
             let mut few = 0;
             for first in (0..1_990).step_by(7) {
-                for count in [0, 1, 2, 9, 31, 33] {
+                for count in [0, 1, 2, 9, 31, 100, 129] {
                     let rows = first..(first + count).min(packed.len);
                     let (mut slots, mut scratch) = ([Slot::default()], Vec::new());
                     let mut reading = Reading {

@@ -101,7 +101,8 @@ impl Fsst {
 }
 
 impl OnPair {
-    fn words<S: ByteSource + ?Sized>(
+    /// The words, read once.
+    pub(super) fn words<S: ByteSource + ?Sized>(
         &self,
         reading: &mut Reading<'_, S>,
     ) -> Result<&Words, S::Error> {

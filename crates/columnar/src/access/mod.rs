@@ -32,6 +32,7 @@ mod plan;
 mod reading;
 mod root;
 mod scalars;
+mod several;
 mod sorted;
 mod state;
 mod stretch;
@@ -59,7 +60,7 @@ use crate::layout::ChunkLayout;
 use crate::nodes::{Encoding, NodeTable};
 use crate::source::ByteSource;
 use crate::types::ColumnType;
-use crate::value::{Numeric, Value};
+use crate::value::Value;
 
 /// Rows at most this far from the one before were mostly decoded along with it.
 pub const BESIDE_ROWS: u32 = stretch::FIRST_ROWS;
@@ -352,13 +353,13 @@ impl RowAccess {
             }
             return Ok(state.stretch.value(row)?);
         }
-        let Some(numbers) = self.numbers() else {
+        if !Ahead::reads(&self.root) {
             return self.stored(row, source, state);
-        };
+        }
         self.check(row)?;
         state.serve(self);
         let follows = state.follow(row);
-        if state.ahead.get(row).is_none() {
+        if !state.ahead.holds(row) {
             if !follows {
                 return self.stored(row, source, state);
             }
@@ -368,11 +369,12 @@ impl RowAccess {
                 scratch: &mut state.scratch,
                 held: &self.held,
             };
-            state.ahead.read(numbers, row, self.row_count, &mut reading);
+            let ahead = &mut state.ahead;
+            ahead.read(&self.root, row, self.row_count, &mut reading);
         }
-        match state.ahead.get(row) {
-            Some(bits) => Ok(Some(self.of_bits(bits))),
-            None => self.stored(row, source, state),
+        match state.ahead.holds(row) {
+            true => Ok(state.ahead.value(row, self.ty, &self.root)),
+            false => self.stored(row, source, state),
         }
     }
 
@@ -385,49 +387,18 @@ impl RowAccess {
             return None;
         }
         let value = match &self.root {
-            Root::Strings(_) if state.stretch.holds(row) => {
-                let value = state.stretch.value(row).ok()?;
-                state.last = Some(row);
-                return Some(value);
-            }
-            _ => self.of_bits(state.ahead.get(row)?),
+            Root::Strings(_) if state.stretch.holds(row) => state.stretch.value(row).ok()?,
+            _ if state.ahead.holds(row) => state.ahead.value(row, self.ty, &self.root),
+            _ => return None,
         };
         state.last = Some(row);
-        Some(Some(value))
+        Some(value)
     }
 
     /// Whether [`value_among`](Self::value_among) reads rows ahead, which are
     /// [kept](Self::kept) then.
     pub fn reads_ahead(&self) -> bool {
-        self.field.is_none() && (self.has_stretches() || self.numbers().is_some())
-    }
-
-    /// The value that is made of the bits of a number, if [`numbers`](Self::numbers) has any.
-    #[inline]
-    fn of_bits(&self, bits: u64) -> Value<'static> {
-        match &self.root {
-            Root::Numeric(numeric) => Value::Numeric(Numeric::Small {
-                unscaled: (bits as i64).into(),
-                scale: numeric.scale,
-            }),
-            _ => scalar_value(self.ty, bits),
-        }
-    }
-
-    /// The numbers of which the values are made without anything else, if none of them is NULL.
-    fn numbers(&self) -> Option<&Scalars> {
-        let scalars = match &self.root {
-            Root::Scalars(scalars) => scalars,
-            Root::Numeric(numeric)
-                if numeric.high.is_none()
-                    && numeric.scales.is_none()
-                    && numeric.images.is_none() =>
-            {
-                &numeric.low
-            }
-            _ => return None,
-        };
-        (!scalars.may_be_null()).then_some(scalars)
+        self.field.is_none() && (self.has_stretches() || Ahead::reads(&self.root))
     }
 
     /// The value of a row; `None` is NULL. Reads only what it needs.

@@ -218,6 +218,36 @@ impl Place {
         }
     }
 
+    /// How many values from `index` on lie side by side, at the same bits of words that follow each
+    /// other, and the bytes to read for `most` of them: from the place of the first.
+    pub(crate) fn beside(&self, index: usize, width: usize, most: usize) -> (usize, usize) {
+        let lanes = BLOCK / (8 * width);
+        let count = most.min(lanes - index % lanes);
+        (count, self.len + count.saturating_sub(1) * width)
+    }
+
+    /// Appends values that lie [beside](Self::beside) each other, of the bytes from the first one's
+    /// place on.
+    pub(crate) fn append(&self, bytes: &[u8], width: usize, bits: usize, out: &mut Vec<u64>) {
+        match width {
+            1 => self.append_words::<u8>(bytes, bits, out),
+            2 => self.append_words::<u16>(bytes, bits, out),
+            4 => self.append_words::<u32>(bytes, bits, out),
+            _ => self.append_words::<u64>(bytes, bits, out),
+        }
+    }
+
+    #[inline]
+    fn append_words<W: Word>(&self, bytes: &[u8], bits: usize, out: &mut Vec<u64>) {
+        let mask = W::mask(bits);
+        if self.len == W::BITS / 8 {
+            out.extend(W::lanes(bytes).map(|low| low.take(self.shift, mask).into()));
+        } else {
+            let both = W::lanes(bytes).zip(W::lanes(&bytes[ROW_BYTES..]));
+            out.extend(both.map(|(low, high)| low.join(high, self.shift, mask).into()));
+        }
+    }
+
     /// The value, of the bytes at the place.
     pub(crate) fn value(&self, bytes: &[u8], width: usize, bits: usize) -> u64 {
         let word = |bytes: &[u8]| {
@@ -279,6 +309,13 @@ mod tests {
                     let place = Place::of(index, width, bits);
                     let bytes = &packed[place.start..place.start + place.len];
                     assert_eq!(place.value(bytes, width, bits), value);
+                    for most in [1, 2, 7, BLOCK] {
+                        let (count, len) = place.beside(index, width, most);
+                        let mut few = Vec::new();
+                        let bytes = &packed[place.start..place.start + len];
+                        place.append(bytes, width, bits, &mut few);
+                        assert_eq!(few, values[index..index + count], "{bits} bits at {index}");
+                    }
                 }
             }
         }

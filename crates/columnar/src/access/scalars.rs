@@ -1,7 +1,8 @@
 //! Single bools, integers and floats of encoded columns, as the bits of their type: the tree of
 //! encodings, read for a row.
 //!
-//! Its leaves are in [`super::blocks`], what is searched by row in [`super::sorted`].
+//! Its leaves are in [`super::blocks`], what is searched by row in [`super::sorted`], and rows that
+//! follow each other in [`super::several`].
 
 use std::ops::Range;
 
@@ -266,67 +267,6 @@ impl Scalars {
             }
             _ => None,
         }
-    }
-
-    /// Appends the bits of some rows that follow each other, none of which is null.
-    pub(super) fn append_required<S: ByteSource + ?Sized>(
-        &self,
-        rows: Range<u32>,
-        reading: &mut Reading<'_, S>,
-        out: &mut Vec<u64>,
-    ) -> Result<(), S::Error> {
-        match self {
-            Self::Reference {
-                reference,
-                native,
-                child,
-            } => {
-                let start = out.len();
-                child.append_required(rows, reading, out)?;
-                for value in &mut out[start..] {
-                    *value = value.wrapping_add(*reference) & native.mask();
-                }
-            }
-            Self::Constant {
-                value: Some(value),
-                len,
-            } if rows.end <= *len => {
-                out.extend(std::iter::repeat_n(*value, rows.len()));
-            }
-            Self::Runs { runs, values } => {
-                let mut next = rows.start;
-                let mut run = match rows.is_empty() {
-                    true => 0,
-                    false => runs.find(next, reading)?,
-                };
-                while next < rows.end {
-                    let end = runs.end_of(run, reading)?.min(rows.end);
-                    if end <= next {
-                        return Err(outside("a run").into());
-                    }
-                    let value = required(values, run, reading)?;
-                    out.extend(std::iter::repeat_n(value, (end - next) as usize));
-                    (next, run) = (end, run + 1);
-                }
-            }
-            Self::Packed(packed) if packed.validity.is_none() => {
-                let mut next = rows.start;
-                next += packed.append_few(rows.clone(), reading, out)?;
-                while next < rows.end {
-                    // The first makes sure of the block, which most likely has the others, too.
-                    let count = (rows.end - next) as usize;
-                    out.push(packed.first_of(next, count, reading)?);
-                    next += 1;
-                    next += packed.append_kept(next..rows.end, reading.slots, out);
-                }
-            }
-            _ => {
-                for row in rows {
-                    out.push(required(self, row, reading)?);
-                }
-            }
-        }
-        Ok(())
     }
 
     /// Appends the ranges that a row's value is known to need.

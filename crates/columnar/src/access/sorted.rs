@@ -78,6 +78,34 @@ impl Exceptions {
         Ok((found == number).then_some(at))
     }
 
+    /// Those of some rows, among which `row` is, that are around it and have no exception; `None`:
+    /// it has one.
+    pub(super) fn gap<S: ByteSource + ?Sized>(
+        &self,
+        row: u32,
+        rows: Range<u32>,
+        reading: &mut Reading<'_, S>,
+    ) -> Result<Option<Range<u32>>, S::Error> {
+        let number = u64::from(row) + self.offset;
+        let at = self.rows.lower_bound(number, reading)?;
+        let Range { mut start, mut end } = rows;
+        if at < self.rows.len {
+            let next = self.rows.value(at, reading)?;
+            if next <= number {
+                return Ok(None);
+            }
+            end = position((next - self.offset).min(end.into()))?;
+        }
+        if start < row
+            && let Some(before) = at.checked_sub(1)
+        {
+            let last = self.rows.value(before, reading)?;
+            let after = last.saturating_add(1).saturating_sub(self.offset);
+            start = position(after.clamp(start.into(), row.into()))?;
+        }
+        Ok(Some(start..end))
+    }
+
     pub(super) fn ranges(&self, out: &mut Vec<Range<u64>>) {
         self.rows.ranges(out);
     }

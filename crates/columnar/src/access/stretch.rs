@@ -12,12 +12,15 @@
 //! A stretch is only a faster way: where it cannot be read, rows are read one by one, and damage is
 //! met by the row that it belongs to.
 
+use std::mem::take;
 use std::ops::Range;
 
+use super::coded_strings::{Dict, Fsst, OnPair};
 use super::content::Content;
 use super::letters::Letters;
 use super::reading::{Reading, outside};
-use super::scalars::{is_valid, position};
+use super::scalars::{Scalars, Validity, position};
+use super::several::append_valid;
 use super::strings::{Plain, Strings};
 use crate::error::ColumnarError;
 use crate::source::ByteSource;
@@ -27,8 +30,10 @@ use crate::value::Value;
 /// Rows of the first stretch, and of the longest.
 pub(super) const FIRST_ROWS: u32 = 4;
 const MOST_ROWS: u32 = 64;
-/// The most bytes of codes that are read for one.
+/// The most bytes of codes that are read for one, or of strings that are made one by one.
 const MOST_CODE_BYTES: u64 = 8 << 10;
+/// The most codes of words that are read for one.
+const MOST_CODES: u64 = 2 << 10;
 
 /// The rows that are to be read when `row` is asked for, which is not among `rows`, those that were
 /// read last. `next_rows` is how many these were to be.
@@ -61,13 +66,16 @@ pub(super) struct Stretch {
     /// Where each row ends in the content, and whether it is valid.
     ends: Vec<(u32, bool)>,
     offsets: Vec<u64>,
+    codes: Vec<u64>,
+    valid: Vec<bool>,
 }
 
 impl Stretch {
     pub(super) fn heap_bytes(&self) -> usize {
         self.content.capacity()
             + self.ends.capacity() * size_of::<(u32, bool)>()
-            + self.offsets.capacity() * size_of::<u64>()
+            + (self.offsets.capacity() + self.codes.capacity()) * size_of::<u64>()
+            + self.valid.capacity()
     }
 
     #[inline]
@@ -121,55 +129,186 @@ impl Stretch {
         out: &mut Vec<u8>,
     ) -> Result<Option<Range<u32>>, S::Error> {
         let (strings, masks) = match strings {
-            Strings::Masked { child, validity } => (&**child, Some(validity)),
-            strings => (strings, None),
-        };
-        if let Strings::Letters(letters) = strings {
-            return self.decode_letters(letters, rows, row, reading, out);
-        }
-        let (plain, fsst) = match strings {
-            Strings::Plain(plain) => (plain, None),
-            Strings::Fsst(fsst) => (&fsst.codes, Some(fsst)),
-            _ => return Ok(None),
-        };
-        let Some(rows) = self.bounded(plain, rows, row, reading)? else {
-            return Ok(None);
+            Strings::Masked { child, validity } => (&**child, validity),
+            strings => (strings, &None),
         };
         self.ends.clear();
-        for row in rows.clone() {
-            let mut valid = is_valid(&plain.validity, row, reading)?;
-            if let Some(validity) = masks {
-                valid = valid && is_valid(validity, row, reading)?;
+        self.valid.clear();
+        let rows = match strings {
+            Strings::Letters(letters) => self.decode_letters(letters, rows, row, reading, out),
+            Strings::Plain(plain) => self.copy_plain(plain, rows, row, reading, out),
+            Strings::Fsst(fsst) => self.decode_symbols(fsst, rows, row, reading, out),
+            Strings::OnPair(onpair) => self.decode_words(onpair, rows, row, reading, out),
+            Strings::Dict(dict) => self.look_up(dict, rows, row, reading, out),
+            strings => self.one_by_one(strings, rows, row, reading, out),
+        }?;
+        let Some(rows) = rows else {
+            return Ok(None);
+        };
+        self.mask(masks, &rows, reading)?;
+        Ok((self.ends.len() == rows.len()).then_some(rows))
+    }
+
+    /// Makes those rows null that are not valid.
+    fn mask<S: ByteSource + ?Sized>(
+        &mut self,
+        validity: &Validity,
+        rows: &Range<u32>,
+        reading: &mut Reading<'_, S>,
+    ) -> Result<(), S::Error> {
+        if validity.is_some() {
+            self.valid.clear();
+            append_valid(validity, rows.clone(), reading, &mut self.valid)?;
+            for (end, valid) in self.ends.iter_mut().zip(&self.valid) {
+                end.1 &= valid;
             }
-            self.ends.push((0, valid));
         }
+        Ok(())
+    }
+
+    fn copy_plain<S: ByteSource + ?Sized>(
+        &mut self,
+        plain: &Plain,
+        rows: Range<u32>,
+        row: u32,
+        reading: &mut Reading<'_, S>,
+        out: &mut Vec<u8>,
+    ) -> Result<Option<Range<u32>>, S::Error> {
+        let Some(rows) = self.bounded_plain(plain, rows, row, reading)? else {
+            return Ok(None);
+        };
+        append_valid(&plain.validity, rows.clone(), reading, &mut self.valid)?;
         // `bounded` has checked that offsets do not descend, and end with the data.
-        let first = self.offsets[0];
-        let end = self.offsets[rows.len()];
-        let len = (end - first) as usize;
-        match fsst {
-            None => {
-                reading.append(plain.data.start + first..plain.data.start + end, out)?;
-                for (row_end, &offset) in self.ends.iter_mut().zip(&self.offsets[1..]) {
-                    row_end.0 = (offset - first) as u32;
-                }
-            }
-            Some(fsst) => {
-                let table = fsst.table(reading)?;
-                reading.fetch(plain.data.start + first, len)?;
-                let mut start = 0;
-                for (row_end, &offset) in self.ends.iter_mut().zip(&self.offsets[1..]) {
-                    let stop = (offset - first) as usize;
-                    // A null row may have codes, which nothing needs to make sense of.
-                    if row_end.1 {
-                        table.decode(&reading.scratch[start..stop], out)?;
-                    }
-                    row_end.0 = out.len() as u32;
-                    start = stop;
-                }
-            }
+        let (first, end) = (self.offsets[0], self.offsets[rows.len()]);
+        reading.append(plain.data.start + first..plain.data.start + end, out)?;
+        for (&offset, &valid) in self.offsets[1..].iter().zip(&self.valid) {
+            self.ends.push(((offset - first) as u32, valid));
         }
         Ok(Some(rows))
+    }
+
+    fn decode_symbols<S: ByteSource + ?Sized>(
+        &mut self,
+        fsst: &Fsst,
+        rows: Range<u32>,
+        row: u32,
+        reading: &mut Reading<'_, S>,
+        out: &mut Vec<u8>,
+    ) -> Result<Option<Range<u32>>, S::Error> {
+        let plain = &fsst.codes;
+        let Some(rows) = self.bounded_plain(plain, rows, row, reading)? else {
+            return Ok(None);
+        };
+        append_valid(&plain.validity, rows.clone(), reading, &mut self.valid)?;
+        let (first, end) = (self.offsets[0], self.offsets[rows.len()]);
+        let table = fsst.table(reading)?;
+        reading.fetch(plain.data.start + first, (end - first) as usize)?;
+        let mut start = 0;
+        for (&offset, &valid) in self.offsets[1..].iter().zip(&self.valid) {
+            let stop = (offset - first) as usize;
+            // A null row may have codes, which nothing needs to make sense of.
+            if valid {
+                table.decode(&reading.scratch[start..stop], out)?;
+            }
+            self.ends.push((out.len() as u32, valid));
+            start = stop;
+        }
+        Ok(Some(rows))
+    }
+
+    fn decode_words<S: ByteSource + ?Sized>(
+        &mut self,
+        onpair: &OnPair,
+        rows: Range<u32>,
+        row: u32,
+        reading: &mut Reading<'_, S>,
+        out: &mut Vec<u8>,
+    ) -> Result<Option<Range<u32>>, S::Error> {
+        let limit = onpair.code_count.into();
+        let offsets = &onpair.code_offsets;
+        let Some(rows) = self.bounded(offsets, limit, MOST_CODES, rows, row, reading)? else {
+            return Ok(None);
+        };
+        append_valid(&onpair.validity, rows.clone(), reading, &mut self.valid)?;
+        let (first, end) = (self.offsets[0], self.offsets[rows.len()]);
+        let words = onpair.words(reading)?;
+        self.codes.clear();
+        let codes = position(first)?..position(end)?;
+        onpair
+            .codes
+            .append_required(codes, reading, &mut self.codes)?;
+        let mut start = 0;
+        for (&offset, &valid) in self.offsets[1..].iter().zip(&self.valid) {
+            let stop = (offset - first) as usize;
+            if valid {
+                let codes = self.codes.get(start..stop);
+                words.decode(codes.ok_or_else(|| outside("a code"))?, out)?;
+            }
+            self.ends.push((out.len() as u32, valid));
+            start = stop;
+        }
+        Ok(Some(rows))
+    }
+
+    fn look_up<S: ByteSource + ?Sized>(
+        &mut self,
+        dict: &Dict,
+        rows: Range<u32>,
+        row: u32,
+        reading: &mut Reading<'_, S>,
+        out: &mut Vec<u8>,
+    ) -> Result<Option<Range<u32>>, S::Error> {
+        let (mut codes, mut valid) = (take(&mut self.codes), take(&mut self.valid));
+        codes.clear();
+        dict.codes
+            .append_optional(rows.clone(), reading, &mut codes, &mut valid)?;
+        let word = |at: usize, reading: &mut Reading<'_, S>, out: &mut Vec<u8>| match (
+            valid.get(at),
+            codes.get(at),
+        ) {
+            (Some(true), Some(&code)) => dict.word(code, reading, out),
+            (Some(false), _) => Ok(false),
+            _ => Err(outside("a row").into()),
+        };
+        let rows = self.each(rows, row, reading, out, word);
+        (self.codes, self.valid) = (codes, valid);
+        rows
+    }
+
+    /// Rows of nodes whose neighbours have nothing in common.
+    fn one_by_one<S: ByteSource + ?Sized>(
+        &mut self,
+        strings: &Strings,
+        rows: Range<u32>,
+        row: u32,
+        reading: &mut Reading<'_, S>,
+        out: &mut Vec<u8>,
+    ) -> Result<Option<Range<u32>>, S::Error> {
+        let start = rows.start;
+        let get = |at: usize, reading: &mut Reading<'_, S>, out: &mut Vec<u8>| {
+            strings.get(start + at as u32, reading, out)
+        };
+        self.each(rows, row, reading, out, get)
+    }
+
+    /// Takes the strings of rows, by their place among them, one after the other, until they are
+    /// long; which rows that were, if `row` is among them.
+    fn each<S: ByteSource + ?Sized>(
+        &mut self,
+        rows: Range<u32>,
+        row: u32,
+        reading: &mut Reading<'_, S>,
+        out: &mut Vec<u8>,
+        mut get: impl FnMut(usize, &mut Reading<'_, S>, &mut Vec<u8>) -> Result<bool, S::Error>,
+    ) -> Result<Option<Range<u32>>, S::Error> {
+        let mut end = rows.start;
+        while end < rows.end && (out.len() as u64) < MOST_CODE_BYTES {
+            let valid = get((end - rows.start) as usize, reading, out)?;
+            self.ends.push((position(out.len() as u64)?, valid));
+            end += 1;
+        }
+        let rows = rows.start..end;
+        Ok(rows.contains(&row).then_some(rows))
     }
 
     /// The same of letters.
@@ -190,44 +329,53 @@ impl Stretch {
             return Ok(None);
         }
         letters.append(letters.place(rows.clone())?, reading, out)?;
-        self.ends.clear();
-        for (nth, row) in (1..).zip(rows.clone()) {
+        append_valid(&letters.validity, rows.clone(), reading, &mut self.valid)?;
+        for (nth, &valid) in (1..).zip(&self.valid) {
             let end = position(nth * letters.alphabet.len() as u64)?;
-            self.ends
-                .push((end, is_valid(&letters.validity, row, reading)?));
+            self.ends.push((end, valid));
         }
         Ok(Some(rows))
     }
 
-    /// Reads the offsets of rows; leaves out those at the far end that would make the range of
-    /// codes too long. `None`: not even two are left.
-    fn bounded<S: ByteSource + ?Sized>(
+    fn bounded_plain<S: ByteSource + ?Sized>(
         &mut self,
         plain: &Plain,
         rows: Range<u32>,
         row: u32,
         reading: &mut Reading<'_, S>,
     ) -> Result<Option<Range<u32>>, S::Error> {
+        let limit = plain.data.end - plain.data.start;
+        self.bounded(&plain.offsets, limit, MOST_CODE_BYTES, rows, row, reading)
+    }
+
+    /// Reads the offsets of rows, which end by `limit`; leaves out those at the far end that would
+    /// make the range of codes longer than `most`. `None`: not even two are left.
+    fn bounded<S: ByteSource + ?Sized>(
+        &mut self,
+        offsets: &Scalars,
+        limit: u64,
+        most: u64,
+        rows: Range<u32>,
+        row: u32,
+        reading: &mut Reading<'_, S>,
+    ) -> Result<Option<Range<u32>>, S::Error> {
         let end = rows.end.checked_add(1).ok_or_else(|| outside("a row"))?;
         self.offsets.clear();
-        plain
-            .offsets
-            .append_required(rows.start..end, reading, &mut self.offsets)?;
-        let limit = plain.data.end - plain.data.start;
+        offsets.append_required(rows.start..end, reading, &mut self.offsets)?;
         if !self.offsets.is_sorted() || self.offsets.last().is_none_or(|&last| last > limit) {
             return Err(outside("a string").into());
         }
         let offsets = &mut self.offsets;
         let rows = match row == rows.start {
             true => {
-                let most = offsets[0].saturating_add(MOST_CODE_BYTES);
+                let most = offsets[0].saturating_add(most);
                 let fit = offsets.partition_point(|&offset| offset <= most);
                 offsets.truncate(fit);
                 rows.start..rows.start + position(fit as u64)?.saturating_sub(1)
             }
             false => {
                 let last = offsets.last().copied().unwrap_or_default();
-                let least = last.saturating_sub(MOST_CODE_BYTES);
+                let least = last.saturating_sub(most);
                 let first = offsets.partition_point(|&offset| offset < least);
                 offsets.drain(..first);
                 rows.start + position(first as u64)?..rows.end

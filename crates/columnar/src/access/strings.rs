@@ -131,12 +131,13 @@ pub(super) fn bytes_of(single: Single<'_>) -> Result<Option<Box<[u8]>>, Columnar
 }
 
 impl Strings {
-    /// Whether the bytes of neighbours lie side by side, so that a stretch of rows is read at once.
+    /// Whether a stretch of rows is read at once. Of frames, and of what is decoded as a whole, all
+    /// is kept in any case.
     pub(super) fn has_stretches(&self) -> bool {
         match self {
-            Self::Plain(_) | Self::Fsst(_) | Self::Letters(_) => true,
-            Self::Masked { child, .. } => matches!(**child, Self::Plain(_) | Self::Fsst(_)),
-            _ => false,
+            Self::Frames(_) | Self::Whole(_) => false,
+            Self::Masked { child, .. } => child.has_stretches(),
+            _ => true,
         }
     }
 

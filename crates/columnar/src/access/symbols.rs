@@ -185,7 +185,7 @@ impl Words {
     pub(crate) fn decode(&self, codes: &[u64], out: &mut Vec<u8>) -> Result<(), ColumnarError> {
         for codes in codes.chunks(STEP_BYTES / WORD_BYTES) {
             let mut end = out.len();
-            out.resize(end + STEP_BYTES, 0);
+            out.resize(end + WORD_BYTES * codes.len(), 0);
             for &code in codes {
                 let target = out[end..].first_chunk_mut();
                 let len = target.and_then(|target| self.copy(code, target));

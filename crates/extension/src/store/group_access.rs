@@ -12,9 +12,8 @@
 //! the group's value exists ([`super::group_cache`]).
 //!
 //! Bytes come from shared buffers, and the store verifies them at each reading. For rows that are
-//! near each other, as a range scan of an index visits them, adjacent strings are decoded some rows
-//! ahead; of other columns whole pieces are copied, one *window* each, from which the following
-//! rows take their bytes. The store is opened when bytes are first needed: a row whose blocks are
+//! near each other, as a range scan of an index visits them, values are decoded some rows ahead. The
+//! store is opened when bytes are first needed: a row whose values are
 //! decoded needs none. When pages had to be read from disk lately, the pages of all columns of a
 //! row are requested at once, before the first of them is waited for.
 
@@ -26,7 +25,7 @@ use howdah_bridge::table::Descriptor;
 use howdah_columnar::{GroupLayout, ReadUnit, RowAccess, RowState, Value};
 
 use super::directory::GroupEntry;
-use super::group_bytes::{Ahead, GroupBytes, LazyStore, NearBytes, Window};
+use super::group_bytes::{Ahead, GroupBytes, LazyStore};
 use super::group_cache::{self, Memory};
 use super::lanes::{Lanes, NEAR_ROWS, Nearness};
 use super::open_group::check_counts;
@@ -44,10 +43,9 @@ const ROWS_BETWEEN_INTERRUPTS: usize = 128;
 struct ColumnAccess {
     access: RowAccess,
     /// The first of the columns whose strings lie beside this one's: what is stored of a row is
-    /// read by it for all of them, and its state and window are theirs.
+    /// read by it for all of them, and its state is theirs.
     first: usize,
     state: RefCell<RowState>,
-    window: RefCell<Window>,
     /// The states of lanes that have one of their own, and the memory that they hold.
     lanes: RefCell<Vec<RowState>>,
     lane_bytes: Cell<usize>,
@@ -58,10 +56,8 @@ struct ColumnAccess {
 impl ColumnAccess {
     /// Counts the memory that a read has left allocated.
     fn count(&self, state: &RowState, memory: &Memory) {
-        let window_bytes = self.window.borrow().memory_bytes();
         let state_bytes = state.memory_bytes() + self.lane_bytes.get();
-        let kept_bytes = self.access.memory_bytes() + state_bytes + window_bytes;
-        let now = size_of::<Self>() + kept_bytes;
+        let now = size_of::<Self>() + self.access.memory_bytes() + state_bytes;
         memory.replace(self.counted_bytes.replace(now), now);
     }
 
@@ -195,7 +191,6 @@ impl GroupAccess {
                 access,
                 first,
                 state: RefCell::default(),
-                window: RefCell::default(),
                 lanes: RefCell::default(),
                 lane_bytes: Cell::new(0),
                 counted_bytes: Cell::new(0),
@@ -442,7 +437,6 @@ impl GroupAccess {
                 continue;
             };
             state.reset();
-            column.window.take();
             column.lanes.take();
             column.lane_bytes.set(0);
             column.count(&state, &self.memory);
@@ -529,16 +523,8 @@ impl GroupAccess {
         }
         let stored = match nearness {
             Nearness::Far => column.access.stored(position, bytes, &mut state)?,
-            // A stretch is read from its page at once, and replaces the window.
-            Nearness::Near if column.access.has_stretches() => {
-                column.access.stored_among(position, bytes, &mut state)?
-            }
+            Nearness::Near => column.access.stored_among(position, bytes, &mut state)?,
             Nearness::InLane(_) => column.access.stored(position, bytes, &mut state)?,
-            Nearness::Near => {
-                let window = &column.window;
-                let near = NearBytes { bytes, window };
-                column.access.stored_among(position, &near, &mut state)?
-            }
         };
         let result = look(own.of_stored(stored)?);
         // Each read leaves about the same amount. Those that read ahead are few.

@@ -1,10 +1,6 @@
 //! The bytes of one stored group, for readers of single rows.
 //!
-//! ```text
-//!   GroupBytes   reads ranges from shared buffers; opens the store when it is first asked
-//!   NearBytes    the same for rows near each other: copies a whole piece, its *window*, from which
-//!                the following rows take their bytes
-//! ```
+//! They are read from shared buffers; the store is opened when one is first asked for.
 
 use std::cell::{OnceCell, RefCell};
 use std::ops::Range;
@@ -15,33 +11,6 @@ use howdah_bridge::tid::GroupId;
 use howdah_columnar::ByteSource;
 
 use crate::errors::ColdError;
-
-/// Longer ranges are decoded at once, and are not read again soon.
-const LONGEST_IN_WINDOW_BYTES: usize = 1_024;
-
-/// The piece that a column's bytes were last copied from.
-#[derive(Default)]
-pub(super) struct Window {
-    start: u64,
-    bytes: Vec<u8>,
-}
-
-impl Window {
-    /// The memory that it holds.
-    pub(super) fn memory_bytes(&self) -> usize {
-        self.bytes.capacity()
-    }
-
-    /// Fills `into`, if the window has the bytes.
-    fn give(&self, offset: u64, into: &mut [u8]) -> bool {
-        let start = offset.checked_sub(self.start).map(|start| start as usize);
-        let bytes = start.and_then(|start| self.bytes.get(start..)?.get(..into.len()));
-        bytes.is_some_and(|bytes| {
-            into.copy_from_slice(bytes);
-            true
-        })
-    }
-}
 
 /// The cold store of a table, opened when it is first asked for.
 pub enum LazyStore<'a> {
@@ -133,30 +102,6 @@ impl Ahead {
             Ahead::Disk => 1,
             Ahead::Memory => 2,
         }
-    }
-}
-
-/// The bytes of one column, for a row whose neighbours are read as well.
-pub(super) struct NearBytes<'a, 'b, 's> {
-    pub(super) bytes: &'a GroupBytes<'b, 's>,
-    pub(super) window: &'a RefCell<Window>,
-}
-
-impl ByteSource for NearBytes<'_, '_, '_> {
-    type Error = ColdError;
-
-    fn read(&self, offset: u64, into: &mut [u8]) -> Result<(), ColdError> {
-        let mut window = self.window.borrow_mut();
-        if window.give(offset, into) {
-            return Ok(());
-        }
-        if into.len() <= LONGEST_IN_WINDOW_BYTES {
-            window.start = self.bytes.reader()?.read_piece(offset, &mut window.bytes)?;
-            if window.give(offset, into) {
-                return Ok(());
-            }
-        }
-        self.bytes.read(offset, into)
     }
 }
 
