@@ -7,7 +7,7 @@
 
 use std::cell::{OnceCell, RefCell};
 
-use howdah_bridge::store::{ColdStore, PieceMap};
+use howdah_bridge::store::{ColdStore, PIECE_BYTES, PieceMap};
 use howdah_columnar::{ByteSource as _, Chunk, ChunkBuffer, ColumnMeta, GroupLayout};
 
 use super::directory::GroupEntry;
@@ -15,8 +15,8 @@ use super::group_bytes::{GroupBytes, LazyStore};
 use crate::errors::ColdError;
 
 /// Longer footers are read by the section: they describe many columns, of which a scan mostly looks
-/// at few.
-const SHORT_FOOTER_BYTES: u32 = 16 << 10;
+/// at few. One that lies in the value's first piece costs one page, however it is read.
+const SHORT_FOOTER_BYTES: u32 = PIECE_BYTES as u32;
 
 /// A row group whose columns are known.
 pub struct OpenGroup {
