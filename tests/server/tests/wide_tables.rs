@@ -41,8 +41,11 @@ fn make(session: &mut Client) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// The footer of the only row group, and where each of its kilobytes lies in the file.
-fn footer(damaged: &Damaged) -> anyhow::Result<(Vec<u8>, Vec<(Range<usize>, usize)>)> {
+/// Kilobytes of a footer: which of its bytes, and where these lie in the file.
+type Kilobytes = Vec<(Range<usize>, usize)>;
+
+/// The only row group, from its footer on, and the kilobytes of the footer.
+fn footer(damaged: &Damaged) -> anyhow::Result<(Vec<u8>, Kilobytes)> {
     let image = &damaged.image;
     let entries = damaged.tuples_of(DIRECTORY_ID);
     ensure!(entries.len() == 1, "{} groups", entries.len());
