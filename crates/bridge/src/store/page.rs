@@ -45,6 +45,21 @@ fn pin(table: Table<'_>, block: pg_sys::BlockNumber) -> (pg_sys::Buffer, pg_sys:
     }
 }
 
+/// Pins the buffer if it holds the page.
+///
+/// # Safety
+/// The relation is open, and the buffer one of the pool.
+#[inline(never)]
+unsafe fn pin_if_there(
+    rel: pg_sys::Relation,
+    block: pg_sys::BlockNumber,
+    buffer: pg_sys::Buffer,
+) -> bool {
+    let fork = pg_sys::ForkNumber::MAIN_FORKNUM;
+    // SAFETY: as for this function.
+    unsafe { pg_sys::ReadRecentBuffer((*rel).rd_locator, fork, block, buffer) }
+}
+
 /// A pinned, share-locked page.
 pub(super) struct LockedPage {
     pub buffer: pg_sys::Buffer,
@@ -134,7 +149,7 @@ impl PinnedPage {
         // SAFETY: the relation is open.
         let hint = unsafe { recent::buffer_of(table.raw(), block)? };
         if let Some(bytes) = bytes {
-            recent::touch_in(hint.buffer, bytes);
+            recent::touch(hint.buffer, bytes);
         }
         // SAFETY: no room is claimed.
         unsafe { PinnedPage::in_buffer(table, block, hint, false) }
@@ -147,6 +162,7 @@ impl PinnedPage {
     /// other one, nor anything else that a resource owner knows, since before that. So there is
     /// room where the former one was, and nothing can raise an ERROR: see `ResourceOwnerEnlarge`
     /// and `ReservePrivateRefCountEntry`.
+    #[inline(always)]
     pub unsafe fn in_buffer(
         table: Table<'_>,
         block: pg_sys::BlockNumber,
@@ -160,10 +176,12 @@ impl PinnedPage {
             if !recent::is_well_used(buffer) {
                 return None;
             }
-            let fork = pg_sys::ForkNumber::MAIN_FORKNUM;
             let is_there = match has_room {
-                true => quiet::ReadRecentBuffer((*rel).rd_locator, fork, block, buffer),
-                false => pg_sys::ReadRecentBuffer((*rel).rd_locator, fork, block, buffer),
+                true => {
+                    let fork = pg_sys::ForkNumber::MAIN_FORKNUM;
+                    quiet::ReadRecentBuffer((*rel).rd_locator, fork, block, buffer)
+                }
+                false => pin_if_there(rel, block, buffer),
             };
             hint.was_right(is_there, rel, block);
             if !is_there {
@@ -204,6 +222,7 @@ impl PinnedPage {
     }
 
     /// Keeps the first tuple that has this key pinned, if there is one.
+    #[inline(always)]
     pub fn hold(self, table: Table<'_>, key: (u32, i32)) -> Option<HeldPiece> {
         verified_notes::wipe_if_ignored(self.buffer);
         let payload = self.whole(key).or_else(|| self.find(table, key))?;
@@ -218,6 +237,7 @@ impl PinnedPage {
     /// once its line pointer is seen to be normal under the pin, is neither moved nor removed.
     /// Bytes that VACUUM has left behind have none. Of another page's bytes, which may be changing,
     /// no more is read than these words, which do not match then.
+    #[inline]
     fn whole(&self, (id, seq): (u32, i32)) -> Option<*const [u8]> {
         // SAFETY: the pin is held, and the words lie within the page.
         unsafe {
@@ -238,6 +258,7 @@ impl PinnedPage {
     }
 
     /// The payload of the first tuple that has this key, found under the page's share lock.
+    #[cold]
     fn find(&self, table: Table<'_>, key: (u32, i32)) -> Option<*const [u8]> {
         // SAFETY: the pin is held; nothing between lock and unlock can raise an ERROR.
         unsafe {

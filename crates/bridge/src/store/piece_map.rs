@@ -63,7 +63,19 @@ impl PieceMap {
     /// The block of a piece and the buffer where that was, if it was requested. Pieces are mostly
     /// asked for in the order of their requests; those of places that had to be read first come
     /// after others.
+    #[inline(always)]
     pub(super) fn find_requested(&mut self, seq: i32) -> Option<(pg_sys::BlockNumber, Hint)> {
+        match self.requested.get(self.next) {
+            Some(&(other, block, hint)) if other == seq => {
+                self.next += 1;
+                Some((block, hint))
+            }
+            _ => self.search_requested(seq),
+        }
+    }
+
+    #[inline(never)]
+    fn search_requested(&mut self, seq: i32) -> Option<(pg_sys::BlockNumber, Hint)> {
         let (before, after) = self.requested.split_at(self.next);
         let is_it = |&(other, _, _): &(i32, pg_sys::BlockNumber, Hint)| other == seq;
         let at = match after.iter().position(is_it) {

@@ -65,33 +65,62 @@ pub(super) struct Hint {
     is_guess: bool,
 }
 
-/// The shared buffer in which the page may be.
-///
-/// # Safety
-/// `rel` is open.
-pub(super) unsafe fn buffer_of(rel: pg_sys::Relation, block: pg_sys::BlockNumber) -> Option<Hint> {
-    // SAFETY: as for this function.
-    let is_shared = unsafe { (*rel).rd_backend == pg_sys::INVALID_PROC_NUMBER };
-    PLACES.with_borrow(|places| {
-        // The file of a temporary table may have the number of a file that is in shared buffers.
-        if places.is_empty() || !is_shared {
-            return None;
-        }
-        // SAFETY: as for this function.
-        let at = unsafe { place(rel, block, places.len()) };
-        match places.get(at) {
+/// What is known of the pages of a file.
+#[derive(Clone, Copy)]
+pub(super) struct Known<'p> {
+    places: &'p [pg_sys::Buffer],
+    file: u32,
+}
+
+impl Known<'_> {
+    /// The shared buffer in which the page may be.
+    #[inline]
+    pub(super) fn buffer_of(self, block: pg_sys::BlockNumber) -> Option<Hint> {
+        let at = place_in(self.file, block, self.places.len());
+        match self.places.get(at) {
             Some(&buffer) if buffer > 0 => Some(Hint {
                 buffer,
                 is_guess: false,
             }),
             // A page that was copied from its file had no buffer.
             Some(&copied) if copied < 0 => None,
-            _ => guess(places, at),
+            _ => guess(self.places, at),
         }
+    }
+}
+
+/// Calls `look` with what is known of a file's pages, if there is anything. `look` notes nothing.
+///
+/// # Safety
+/// `rel` is open.
+#[inline]
+pub(super) unsafe fn with_known<R>(
+    rel: pg_sys::Relation,
+    look: impl FnOnce(Known<'_>) -> R,
+) -> Option<R> {
+    // SAFETY: as for this function.
+    let (is_shared, file) = unsafe {
+        let is_shared = (*rel).rd_backend == pg_sys::INVALID_PROC_NUMBER;
+        (is_shared, (*rel).rd_locator.relNumber.to_u32())
+    };
+    PLACES.with_borrow(|places| {
+        // The file of a temporary table may have the number of a file that is in shared buffers.
+        let is_known = is_shared && !places.is_empty();
+        is_known.then(|| look(Known { places, file }))
     })
 }
 
+/// The shared buffer in which the page may be.
+///
+/// # Safety
+/// `rel` is open.
+pub(super) unsafe fn buffer_of(rel: pg_sys::Relation, block: pg_sys::BlockNumber) -> Option<Hint> {
+    // SAFETY: as for this function.
+    unsafe { with_known(rel, |known| known.buffer_of(block)) }.flatten()
+}
+
 /// The buffer of the nearest neighbour that is known, and as many further.
+#[inline(never)]
 fn guess(places: &[pg_sys::Buffer], at: usize) -> Option<Hint> {
     let sureness = SURENESS.get();
     if sureness < 0 {
@@ -293,39 +322,28 @@ const LINE_BYTES: usize = 64;
 const MOST_LINES: usize = 4;
 
 /// Prefetches into the processor's cache the memory that pinning the page, and reading these bytes
-/// of a piece that fills it, would wait for, if the buffer of the page is known, which is returned.
-/// It reads and pins nothing.
-///
-/// # Safety
-/// `rel` is open.
-pub(super) unsafe fn touch(
-    rel: pg_sys::Relation,
-    block: pg_sys::BlockNumber,
-    bytes: Range<usize>,
-) -> Option<Hint> {
-    // SAFETY: as for this function.
-    let hint = unsafe { buffer_of(rel, block) }?;
-    touch_in(hint.buffer, bytes);
-    Some(hint)
-}
-
-/// As [`touch`], for the page in this buffer.
-pub(super) fn touch_in(buffer: pg_sys::Buffer, bytes: Range<usize>) {
-    // SAFETY: the addresses lie within the pool, and are not read from.
-    unsafe {
-        let Some(descriptor) = descriptor(buffer) else {
-            return;
-        };
-        fetch_line(descriptor.cast());
-        let page = pg_sys::BufferBlocks.cast::<u8>().cast_const();
-        let page = page.wrapping_add((buffer as usize - 1) * pg_sys::BLCKSZ as usize);
-        fetch_line(page);
-        fetch_line(page.wrapping_add(KEYS_START));
-        let (first, last) = (bytes.start, bytes.end.min(PIECE_BYTES));
-        let lines = (first..last.max(first + 1)).step_by(LINE_BYTES);
-        for at in lines.take(MOST_LINES).chain([last.max(1) - 1]) {
-            fetch_line(page.wrapping_add(BYTES_START + at));
-        }
+/// of a piece that fills it, would wait for, if the page is in this buffer. It reads and pins
+/// nothing.
+#[inline]
+pub(super) fn touch(buffer: pg_sys::Buffer, bytes: Range<usize>) {
+    let Some(descriptor) = descriptor(buffer) else {
+        return;
+    };
+    fetch_line(descriptor.cast());
+    // SAFETY: the address of the pool is set when the server starts.
+    let page = unsafe { pg_sys::BufferBlocks.cast::<u8>().cast_const() };
+    let page = page.wrapping_add((buffer as usize - 1) * pg_sys::BLCKSZ as usize);
+    fetch_line(page);
+    fetch_line(page.wrapping_add(KEYS_START));
+    let bytes_start = page.wrapping_add(BYTES_START);
+    let (first, last) = (bytes.start, bytes.end.clamp(1, PIECE_BYTES) - 1);
+    // Most ranges lie in one line, or in two.
+    fetch_line(bytes_start.wrapping_add(first));
+    fetch_line(bytes_start.wrapping_add(last));
+    let mut at = first + LINE_BYTES;
+    while at < last && at < first + MOST_LINES * LINE_BYTES {
+        fetch_line(bytes_start.wrapping_add(at));
+        at += LINE_BYTES;
     }
 }
 

@@ -146,14 +146,22 @@ impl ValueReader<'_> {
     /// # Errors
     /// A piece that is missing, damaged or of the wrong length.
     pub fn read(&self, offset: u64, into: &mut [u8]) -> Result<(), StoreError> {
-        let mut done = 0;
         let (seq, skip) = place_of(offset);
         let len = into.len();
-        if self.known(seq, skip, len, |bytes| into.copy_from_slice(bytes))
-            || self.read_file(seq, skip, into)
-        {
+        match self.known(seq, skip, len, |bytes| into.copy_from_slice(bytes)) {
+            true => Ok(()),
+            false => self.read_anew(offset, into),
+        }
+    }
+
+    /// As [`ValueReader::read`], of bytes that are not known to be sound in a known buffer.
+    #[inline(never)]
+    fn read_anew(&self, offset: u64, into: &mut [u8]) -> Result<(), StoreError> {
+        let (seq, skip) = place_of(offset);
+        if self.read_file(seq, skip, into) {
             return Ok(());
         }
+        let mut done = 0;
         while done < into.len() {
             let (seq, skip) = place_of(offset + done as u64);
             let take = (PIECE_BYTES - skip).min(into.len() - done);
@@ -208,6 +216,7 @@ impl ValueReader<'_> {
         }
     }
 
+    #[inline]
     fn held(&self, seq: i32, piece: HeldPiece) -> Held {
         let verified = match self.remembers {
             true => self.map.borrow().verified(seq),
@@ -355,16 +364,19 @@ impl ValueReader<'_> {
         if !self.was_requested.replace(true) {
             map.forget_requested();
         }
-        for range in ranges {
-            let (seq, skip) = place_of(range.start);
-            if let Some(block) = map.guess(seq) {
-                let bytes = skip..skip + (range.end - range.start) as usize;
-                // SAFETY: `toast` is open.
-                if let Some(hint) = unsafe { recent::touch(self.store.toast, block, bytes) } {
+        let mut touch = |known: recent::Known<'_>| {
+            for range in ranges {
+                let (seq, skip) = place_of(range.start);
+                if let Some(block) = map.guess(seq)
+                    && let Some(hint) = known.buffer_of(block)
+                {
+                    recent::touch(hint.buffer, skip..skip + (range.end - range.start) as usize);
                     map.note_requested(seq, block, hint);
                 }
             }
-        }
+        };
+        // SAFETY: `toast` is open.
+        unsafe { recent::with_known(self.store.toast, &mut touch) };
     }
 
     /// The piece of the value that a byte lies in, verified as a whole, and where it begins.
@@ -468,12 +480,15 @@ impl ValueReader<'_> {
     fn touch_piece(&self, seq: i32) {
         if let Some(block) = self.map.borrow().guess(seq) {
             // SAFETY: `toast` is open.
-            unsafe { recent::touch(self.store.toast, block, 0..1) };
+            if let Some(hint) = unsafe { recent::buffer_of(self.store.toast, block) } {
+                recent::touch(hint.buffer, 0..1);
+            }
         }
     }
 
     /// Finds a piece in the buffer where its page was seen before. No other piece of the value is
     /// held.
+    #[inline(always)]
     fn hold_recent(&self, seq: i32, range: Range<usize>) -> Option<HeldPiece> {
         if !self.was_requested.get() {
             return self.hold_beside(seq, Some(range));
@@ -491,6 +506,7 @@ impl ValueReader<'_> {
 
     /// As [`Self::hold_recent`], where others may be held as well. The memory of the range is
     /// requested, if there is one.
+    #[inline(never)]
     fn hold_beside(&self, seq: i32, range: Option<Range<usize>>) -> Option<HeldPiece> {
         let (toast, block) = (self.store.toast(), self.map.borrow().guess(seq)?);
         PinnedPage::recent(toast, block, range)?.hold(toast, (self.id, seq))

@@ -64,7 +64,7 @@ impl CurrentGroup {
                 undecided = true;
                 continue;
             }
-            let column = open.column(asked.attribute)?;
+            let column = open.column(store, asked.attribute)?;
             match asked
                 .condition
                 .verdict(&|predicate| column.chunk_verdict(predicate))
@@ -88,26 +88,22 @@ impl CurrentGroup {
     }
 
     /// What the statistics of a zone say of the conditions that are left.
-    pub(super) fn zone_verdict(
-        &self,
-        left: &[usize],
-        zone: usize,
-        question: &Question,
-    ) -> Result<Verdict, ColdError> {
+    pub(super) fn zone_verdict(&self, left: &[usize], zone: usize, question: &Question) -> Verdict {
         let mut verdict = Verdict::All;
         for &i in left {
             let asked = &question.conditions[i];
-            let column = self.open.column(asked.attribute)?;
-            match asked
-                .condition
-                .verdict(&|predicate| column.zone_verdict(zone, predicate))
-            {
+            // Those of the conditions that are left were read when the group was opened.
+            let verdict_of = |predicate: &_| match self.open.known_column(asked.attribute) {
+                Some(column) => column.zone_verdict(zone, predicate),
+                None => Verdict::Some,
+            };
+            match asked.condition.verdict(&verdict_of) {
                 Verdict::None => verdict = Verdict::None,
                 Verdict::Some if verdict == Verdict::All => verdict = Verdict::Some,
                 _ => {}
             }
         }
-        Ok(verdict)
+        verdict
     }
 
     /// Reads which of these rows are hidden from the view.

@@ -334,7 +334,7 @@ impl<'q> Reader<'q> {
         let row_count = current.open.row_count() as usize;
         for zone in zones {
             let rows = zone * ZONE_ROWS..((zone + 1) * ZONE_ROWS).min(row_count);
-            let verdict = current.zone_verdict(left, zone, question)?;
+            let verdict = current.zone_verdict(left, zone, question);
             if verdict == Verdict::None {
                 self.counts.zones_skipped += 1;
                 continue;

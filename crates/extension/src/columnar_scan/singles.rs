@@ -58,7 +58,7 @@ impl Singles {
         if open.has_chunk(column) {
             return Ok(None);
         }
-        let meta = open.column(column)?;
+        let meta = open.column(store, column)?;
         let left = CHUNK_BYTES + meta.byte_range.end - meta.byte_range.start;
         let left = left.saturating_sub(self.spent_bytes[column]);
         let next = match is_string(meta.ty) {

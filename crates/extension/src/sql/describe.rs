@@ -54,9 +54,15 @@ fn if_known<T>(relation: Oid, read: Result<T, ColdError>) -> Option<T> {
 }
 
 /// Bytes of all values before encoding; `None` if that is not known of some column.
-fn raw_bytes(relation: Oid, group: &OpenGroup) -> Option<u64> {
+fn raw_bytes(relation: Oid, store: &ColdStore<'_>, group: &OpenGroup) -> Option<u64> {
     (0..group.column_count())
-        .map(|column| Some(if_known(relation, group.column(column))?.stats.raw_bytes))
+        .map(|column| {
+            Some(
+                if_known(relation, group.column(store, column))?
+                    .stats
+                    .raw_bytes,
+            )
+        })
         .sum()
 }
 
@@ -90,7 +96,9 @@ fn table_sizes(
         rows += u64::from(entry.row_count) - hidden_rows(relation, store, snapshot, entry);
         groups += 1;
         stored += entry.body_bytes + u64::from(entry.footer_bytes);
-        raw = raw.zip(raw_bytes(relation, open)).map(|(a, b)| a + b);
+        raw = raw
+            .zip(raw_bytes(relation, store, open))
+            .map(|(a, b)| a + b);
     });
     let hot_rows = hot_rows_estimate(rel.table(), rows);
     let size = |bytes: u64| visible.value_sizes.then_some(bytes as i64);
@@ -152,7 +160,7 @@ fn table_row_groups(
         && visible.counts
     {
         let size = |bytes: u64| visible.value_sizes.then_some(bytes as i64);
-        for_each_group(&rel, |_, _, entry, open| {
+        for_each_group(&rel, |store, _, entry, open| {
             out.push((
                 i64::from(entry.group().first_block()),
                 entry.first_row.0 as i64,
@@ -160,7 +168,7 @@ fn table_row_groups(
                 open.column_count() as i32,
                 size(u64::from(entry.footer_bytes)),
                 size(entry.body_bytes),
-                raw_bytes(relation, open).and_then(size),
+                raw_bytes(relation, store, open).and_then(size),
             ));
         });
     }
@@ -193,13 +201,13 @@ fn table_column_chunks(
         if !readable.contains(&true) {
             return TableIterator::new(out);
         }
-        for_each_group(&rel, |_, _, entry, open| {
+        for_each_group(&rel, |store, _, entry, open| {
             for (i, attribute) in layout.attributes.iter().enumerate() {
                 if !readable[i] || i >= open.column_count() {
                     continue;
                 }
                 let (group, attnum) = (i64::from(entry.group().first_block()), i as i16 + 1);
-                let Some(column) = if_known(relation, open.column(i)) else {
+                let Some(column) = if_known(relation, open.column(store, i)) else {
                     out.push((group, attnum, None, None, None, None, None, None, None));
                     continue;
                 };
@@ -210,7 +218,7 @@ fn table_column_chunks(
                     group,
                     attnum,
                     Some(column.encoding.clone()),
-                    if_known(relation, bytes_of(open, i)).map(|bytes| bytes as i64),
+                    if_known(relation, bytes_of(store, open, i)).map(|bytes| bytes as i64),
                     Some(stats.raw_bytes as i64),
                     Some(stats.null_count as i64),
                     stats.distinct_estimate.map(|n| n as i64),
@@ -225,15 +233,15 @@ fn table_column_chunks(
 
 /// The bytes of a column's chunk: of one that several columns share, this one's part, by the size
 /// of its values.
-fn bytes_of(open: &OpenGroup, column: usize) -> Result<u64, ColdError> {
-    let meta = open.column(column)?;
+fn bytes_of(store: &ColdStore<'_>, open: &OpenGroup, column: usize) -> Result<u64, ColdError> {
+    let meta = open.column(store, column)?;
     let bytes = meta.byte_range.end - meta.byte_range.start;
     let Some(first) = open.first_of_group(column) else {
         return Ok(bytes);
     };
     let mut raw_bytes = 0;
     for other in (0..open.column_count()).filter(|&it| open.first_of_group(it) == Some(first)) {
-        raw_bytes += open.column(other)?.stats.raw_bytes;
+        raw_bytes += open.column(store, other)?.stats.raw_bytes;
     }
     let share = meta.stats.raw_bytes as f64 / (raw_bytes as f64).max(1.0);
     Ok((bytes as f64 * share) as u64)

@@ -36,7 +36,7 @@ impl DecodedSize {
         let open = OpenGroup::open(store, *entry)?;
         let mut stored = 0;
         for column in 0..open.column_count() {
-            stored += open.column(column)?.stats.raw_bytes;
+            stored += open.column(store, column)?.stats.raw_bytes;
         }
         let of_row: u64 = (open.column_count()..layout.attributes.len())
             .map(|attribute| missing_bytes(layout, desc, attribute))

@@ -1,23 +1,29 @@
 //! A stored row group opened for a scan.
 //!
-//! Opening reads the footer and checks its header. The description of a column is parsed when the
-//! column is first asked for. Chunks are read when first needed, and are kept encoded while the
-//! scan is at the group. Single rows are read without an open group: see [`super::group_access`].
+//! Opening reads the footer and checks its header; of a long one, header and column table. The
+//! description of a column is parsed, and then read, when the column is first asked for. Chunks are
+//! read when first needed, and are kept encoded while the scan is at the group. Single rows are
+//! read without an open group: see [`super::group_access`].
 
 use std::cell::{OnceCell, RefCell};
 
-use howdah_bridge::store::{ColdStore, PieceMap};
-use howdah_columnar::{Chunk, ChunkBuffer, ColumnMeta, GroupLayout};
+use howdah_bridge::store::{ColdStore, PIECE_BYTES, PieceMap};
+use howdah_columnar::{ByteSource as _, Chunk, ChunkBuffer, ColumnMeta, GroupLayout};
 
 use super::directory::GroupEntry;
+use super::group_bytes::{GroupBytes, LazyStore};
 use crate::errors::ColdError;
 
-/// A row group whose footer has been read.
+/// Longer footers are read by the section: they describe many columns, of which a scan mostly looks
+/// at few. One that lies in the value's first piece costs one page, however it is read.
+const SHORT_FOOTER_BYTES: u32 = PIECE_BYTES as u32;
+
+/// A row group whose columns are known.
 pub struct OpenGroup {
     pub entry: GroupEntry,
     layout: GroupLayout,
-    /// The footer's bytes.
-    footer: Vec<u8>,
+    /// The footer's bytes, if they are few.
+    footer: Option<Vec<u8>>,
     columns: Vec<OnceCell<ColumnMeta>>,
     /// Where the group's value lies.
     pieces: RefCell<PieceMap>,
@@ -25,12 +31,21 @@ pub struct OpenGroup {
 }
 
 impl OpenGroup {
-    /// Reads the footer.
+    /// Reads the footer, or its beginning.
     pub fn open(store: &ColdStore, entry: GroupEntry) -> Result<OpenGroup, ColdError> {
         let pieces = RefCell::new(PieceMap::starting_at(entry.first_block));
-        let mut footer = vec![0; entry.footer_bytes as usize];
-        store.value(entry.value_id, &pieces).read(0, &mut footer)?;
-        let layout = GroupLayout::read(footer.as_slice())?;
+        let lent = LazyStore::from(store);
+        let value = GroupBytes::of(&lent, entry.value_id, &pieces);
+        let (footer, layout) = match entry.footer_bytes <= SHORT_FOOTER_BYTES {
+            true => {
+                let mut footer = vec![0; entry.footer_bytes as usize];
+                value.read(0, &mut footer)?;
+                let layout = GroupLayout::read(footer.as_slice())?;
+                (Some(footer), layout)
+            }
+            false => (None, GroupLayout::read(&value)?),
+        };
+        drop(value);
         check_counts(&entry, layout.row_count(), layout.body_len())?;
         let (mut columns, mut chunks) = (Vec::new(), Vec::new());
         columns.resize_with(layout.column_count(), OnceCell::new);
@@ -59,13 +74,25 @@ impl OpenGroup {
         self.layout.first_of_group(column)
     }
 
-    /// What the footer says of a column.
-    pub fn column(&self, column: usize) -> Result<&ColumnMeta, ColdError> {
-        if let Some(known) = self.columns[column].get() {
+    /// What the footer says of a column. `store` is the group's.
+    pub fn column(&self, store: &ColdStore, column: usize) -> Result<&ColumnMeta, ColdError> {
+        if let Some(known) = self.known_column(column) {
             return Ok(known);
         }
-        let meta = self.layout.column(column, self.footer.as_slice())?;
+        let meta = match &self.footer {
+            Some(footer) => self.layout.column(column, footer.as_slice())?,
+            None => {
+                let lent = LazyStore::from(store);
+                let value = GroupBytes::of(&lent, self.entry.value_id, &self.pieces);
+                self.layout.column(column, &value)?
+            }
+        };
         Ok(self.columns[column].get_or_init(|| meta))
+    }
+
+    /// What was read of a column.
+    pub fn known_column(&self, column: usize) -> Option<&ColumnMeta> {
+        self.columns[column].get()
     }
 
     /// Whether the chunk of a column has been read.
@@ -78,7 +105,7 @@ impl OpenGroup {
         if let Some(chunk) = self.chunks[column].get() {
             return Ok(chunk.clone());
         }
-        let meta = self.column(column)?;
+        let meta = self.column(store, column)?;
         let shared = self
             .chunks
             .iter()

@@ -327,7 +327,7 @@ impl<'a> ColdCopy<'a> {
         let lacks_default = self.defaults.iter().skip(stored).any(|&has| has);
         for (i, attribute) in self.layout.attributes.iter().take(stored).enumerate() {
             let row_count = open.row_count() as usize;
-            if attribute.dropped && open.column(i)?.stats.null_count < row_count {
+            if attribute.dropped && open.column(&self.old, i)?.stats.null_count < row_count {
                 return Ok(true);
             }
         }
