@@ -120,24 +120,51 @@ impl Plain {
         let Some(bytes) = bytes.get_mut(..rows.len() * width) else {
             return Ok(0);
         };
-        let Some((block, _)) = within_block(&rows, 0) else {
+        if !self.read_single(&rows, reading, bytes)? {
             return Ok(0);
+        }
+        out.extend(bytes.chunks_exact(width).map(widened));
+        Ok(rows.len() as u32)
+    }
+
+    /// The values of a row and of the next one by one read; `None`: they are better read one by
+    /// one.
+    pub(super) fn two<S: ByteSource + ?Sized>(
+        &self,
+        row: u32,
+        reading: &mut Reading<'_, S>,
+    ) -> Result<Option<[u64; 2]>, S::Error> {
+        let width = usize::from(self.width);
+        let (mut bytes, rows) = ([0; 16], row..row.saturating_add(2));
+        let Some(bytes) = bytes.get_mut(..2 * width) else {
+            return Ok(None);
+        };
+        let is_read = self.validity.is_none() && self.read_single(&rows, reading, bytes)?;
+        let (one, two) = bytes.split_at(width);
+        Ok(is_read.then(|| [widened(one), widened(two)]))
+    }
+
+    /// Fills `bytes` with the values of rows, if these are of one block that is not small, and of
+    /// which nothing else was read.
+    fn read_single<S: ByteSource + ?Sized>(
+        &self,
+        rows: &Range<u32>,
+        reading: &mut Reading<'_, S>,
+        bytes: &mut [u8],
+    ) -> Result<bool, S::Error> {
+        let Some((block, _)) = within_block(rows, 0) else {
+            return Ok(false);
         };
         if rows.is_empty() || rows.end > self.len {
-            return Ok(0);
+            return Ok(false);
         }
         let of_block = (self.len - block * BLOCK as u32).min(BLOCK as u32);
         if self.is_small_block(of_block as usize) || !reading.slots[self.slot].is_single(block) {
-            return Ok(0);
+            return Ok(false);
         }
         let at = self.start + u64::from(rows.start) * u64::from(self.width);
         reading.source.read(at, bytes)?;
-        out.extend(bytes.chunks_exact(width).map(|value| {
-            let mut wide = [0; 8];
-            wide[..width].copy_from_slice(value);
-            u64::from_le_bytes(wide)
-        }));
-        Ok(rows.len() as u32)
+        Ok(true)
     }
 
     /// Whether a block of so many rows is read whole at once.
@@ -183,6 +210,13 @@ impl Bits {
     pub(super) fn is_small_block(&self, byte_count: usize) -> bool {
         byte_count <= SMALL_BLOCK_BYTES
     }
+}
+
+/// The number of at most 8 bytes.
+fn widened(bytes: &[u8]) -> u64 {
+    let mut wide = [0; 8];
+    wide[..bytes.len()].copy_from_slice(bytes);
+    u64::from_le_bytes(wide)
 }
 
 /// Where some rows lie in their block, if they are of one block, and that block.

@@ -229,6 +229,7 @@ impl Scalars {
     ) -> Result<Option<[u64; 2]>, S::Error> {
         match self {
             Self::Packed(packed) => packed.two(row, reading),
+            Self::Plain(plain) => plain.two(row, reading),
             Self::Reference {
                 reference,
                 native,
