@@ -379,21 +379,6 @@ impl ValueReader<'_> {
         unsafe { recent::with_known(self.store.toast, &mut touch) };
     }
 
-    /// The piece of the value that a byte lies in, verified as a whole, and where it begins.
-    ///
-    /// # Errors
-    /// As for [`ValueReader::read`].
-    pub fn read_piece(&self, offset: u64, into: &mut Vec<u8>) -> Result<u64, StoreError> {
-        let (seq, skip) = place_of(offset);
-        self.with_piece(seq, skip..PIECE_BYTES, |piece| {
-            into.clear();
-            let bytes = piece.verified(0..piece.len())?;
-            into.extend_from_slice(bytes);
-            Ok(())
-        })?;
-        Ok(offset - skip as u64)
-    }
-
     fn show(
         &self,
         seq: i32,
