@@ -130,10 +130,6 @@ impl<'a> Piece<'a> {
         Ok(Piece { key, checks, bytes })
     }
 
-    pub fn len(&self) -> usize {
-        self.bytes.len()
-    }
-
     /// A range of the bytes, verified. `known` remembers which kilobytes were verified already, as
     /// long as the piece is the same.
     pub fn verified(&self, range: Range<usize>, known: &mut Verified) -> Result<&'a [u8], Fault> {

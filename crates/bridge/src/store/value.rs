@@ -82,10 +82,6 @@ struct Shown<'a> {
 }
 
 impl<'a> Shown<'a> {
-    fn len(&self) -> usize {
-        self.piece.len()
-    }
-
     /// A range of the piece, verified; or the fault, and how many bytes there should be.
     fn verified(&mut self, range: Range<usize>) -> Result<&'a [u8], (Fault, usize)> {
         let end = range.end;

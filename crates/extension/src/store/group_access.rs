@@ -11,11 +11,11 @@
 //! decode it once. Chunks are never kept. Groups are immutable, so all of it stays valid as long as
 //! the group's value exists ([`super::group_cache`]).
 //!
-//! Bytes come from shared buffers, and the store verifies them at each reading. For rows that are
-//! near each other, as a range scan of an index visits them, values are decoded some rows ahead. The
-//! store is opened when bytes are first needed: a row whose values are
-//! decoded needs none. When pages had to be read from disk lately, the pages of all columns of a
-//! row are requested at once, before the first of them is waited for.
+//! Bytes come from shared buffers, and the store verifies them at each reading. Of rows that are
+//! near each other, as a range scan of an index visits them, values are decoded some rows ahead.
+//! The store is opened when bytes are first needed: a row whose values are decoded needs none. When
+//! pages had to be read from disk lately, the pages of all columns of a row are requested at once,
+//! before the first of them is waited for.
 
 use std::cell::{Cell, OnceCell, RefCell};
 use std::ops::Range;
