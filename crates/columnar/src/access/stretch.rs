@@ -56,6 +56,19 @@ pub(super) fn rows_to_read(
     }
 }
 
+/// What a stretch is read for.
+struct Asked<'a, 'r, S: ?Sized> {
+    /// The rows to be read, and the one among them that has to be.
+    rows: Range<u32>,
+    row: u32,
+    reading: &'a mut Reading<'r, S>,
+    /// Where the strings are put, end to end.
+    out: &'a mut Vec<u8>,
+}
+
+/// The rows that were read, if they are not better read one by one.
+type Rows = Option<Range<u32>>;
+
 /// The strings of some rows.
 #[derive(Debug, Default)]
 pub(super) struct Stretch {
@@ -108,7 +121,13 @@ impl Stretch {
         let rows = rows_to_read(&self.rows, &mut self.next_rows, row, row_count);
         self.rows = 0..0;
         let mut bytes = self.content.take_buffer();
-        let Some(rows) = self.decode(strings, rows, row, reading, &mut bytes)? else {
+        let asked = &mut Asked {
+            rows,
+            row,
+            reading,
+            out: &mut bytes,
+        };
+        let Some(rows) = self.decode(strings, asked)? else {
             return Ok(false);
         };
         let Ok(content) = Content::of(ty, bytes) else {
@@ -123,11 +142,8 @@ impl Stretch {
     fn decode<S: ByteSource + ?Sized>(
         &mut self,
         strings: &Strings,
-        rows: Range<u32>,
-        row: u32,
-        reading: &mut Reading<'_, S>,
-        out: &mut Vec<u8>,
-    ) -> Result<Option<Range<u32>>, S::Error> {
+        asked: &mut Asked<'_, '_, S>,
+    ) -> Result<Rows, S::Error> {
         let (strings, masks) = match strings {
             Strings::Masked { child, validity } => (&**child, validity),
             strings => (strings, &None),
@@ -135,17 +151,17 @@ impl Stretch {
         self.ends.clear();
         self.valid.clear();
         let rows = match strings {
-            Strings::Letters(letters) => self.decode_letters(letters, rows, row, reading, out),
-            Strings::Plain(plain) => self.copy_plain(plain, rows, row, reading, out),
-            Strings::Fsst(fsst) => self.decode_symbols(fsst, rows, row, reading, out),
-            Strings::OnPair(onpair) => self.decode_words(onpair, rows, row, reading, out),
-            Strings::Dict(dict) => self.look_up(dict, rows, row, reading, out),
-            strings => self.one_by_one(strings, rows, row, reading, out),
+            Strings::Letters(letters) => self.decode_letters(letters, asked),
+            Strings::Plain(plain) => self.copy_plain(plain, asked),
+            Strings::Fsst(fsst) => self.decode_symbols(fsst, asked),
+            Strings::OnPair(onpair) => self.decode_words(onpair, asked),
+            Strings::Dict(dict) => self.look_up(dict, asked),
+            strings => self.one_by_one(strings, asked),
         }?;
         let Some(rows) = rows else {
             return Ok(None);
         };
-        self.mask(masks, &rows, reading)?;
+        self.mask(masks, &rows, asked.reading)?;
         Ok((self.ends.len() == rows.len()).then_some(rows))
     }
 
@@ -169,14 +185,12 @@ impl Stretch {
     fn copy_plain<S: ByteSource + ?Sized>(
         &mut self,
         plain: &Plain,
-        rows: Range<u32>,
-        row: u32,
-        reading: &mut Reading<'_, S>,
-        out: &mut Vec<u8>,
-    ) -> Result<Option<Range<u32>>, S::Error> {
-        let Some(rows) = self.bounded_plain(plain, rows, row, reading)? else {
+        asked: &mut Asked<'_, '_, S>,
+    ) -> Result<Rows, S::Error> {
+        let Some(rows) = self.bounded_plain(plain, asked)? else {
             return Ok(None);
         };
+        let Asked { reading, out, .. } = asked;
         append_valid(&plain.validity, rows.clone(), reading, &mut self.valid)?;
         // `bounded` has checked that offsets do not descend, and end with the data.
         let (first, end) = (self.offsets[0], self.offsets[rows.len()]);
@@ -190,15 +204,13 @@ impl Stretch {
     fn decode_symbols<S: ByteSource + ?Sized>(
         &mut self,
         fsst: &Fsst,
-        rows: Range<u32>,
-        row: u32,
-        reading: &mut Reading<'_, S>,
-        out: &mut Vec<u8>,
-    ) -> Result<Option<Range<u32>>, S::Error> {
+        asked: &mut Asked<'_, '_, S>,
+    ) -> Result<Rows, S::Error> {
         let plain = &fsst.codes;
-        let Some(rows) = self.bounded_plain(plain, rows, row, reading)? else {
+        let Some(rows) = self.bounded_plain(plain, asked)? else {
             return Ok(None);
         };
+        let Asked { reading, out, .. } = asked;
         append_valid(&plain.validity, rows.clone(), reading, &mut self.valid)?;
         let (first, end) = (self.offsets[0], self.offsets[rows.len()]);
         let table = fsst.table(reading)?;
@@ -219,16 +231,14 @@ impl Stretch {
     fn decode_words<S: ByteSource + ?Sized>(
         &mut self,
         onpair: &OnPair,
-        rows: Range<u32>,
-        row: u32,
-        reading: &mut Reading<'_, S>,
-        out: &mut Vec<u8>,
-    ) -> Result<Option<Range<u32>>, S::Error> {
+        asked: &mut Asked<'_, '_, S>,
+    ) -> Result<Rows, S::Error> {
         let limit = onpair.code_count.into();
         let offsets = &onpair.code_offsets;
-        let Some(rows) = self.bounded(offsets, limit, MOST_CODES, rows, row, reading)? else {
+        let Some(rows) = self.bounded(offsets, limit, MOST_CODES, asked)? else {
             return Ok(None);
         };
+        let Asked { reading, out, .. } = asked;
         append_valid(&onpair.validity, rows.clone(), reading, &mut self.valid)?;
         let (first, end) = (self.offsets[0], self.offsets[rows.len()]);
         let words = onpair.words(reading)?;
@@ -253,15 +263,12 @@ impl Stretch {
     fn look_up<S: ByteSource + ?Sized>(
         &mut self,
         dict: &Dict,
-        rows: Range<u32>,
-        row: u32,
-        reading: &mut Reading<'_, S>,
-        out: &mut Vec<u8>,
-    ) -> Result<Option<Range<u32>>, S::Error> {
+        asked: &mut Asked<'_, '_, S>,
+    ) -> Result<Rows, S::Error> {
         let (mut codes, mut valid) = (take(&mut self.codes), take(&mut self.valid));
         codes.clear();
         dict.codes
-            .append_optional(rows.clone(), reading, &mut codes, &mut valid)?;
+            .append_optional(asked.rows.clone(), asked.reading, &mut codes, &mut valid)?;
         let word = |at: usize, reading: &mut Reading<'_, S>, out: &mut Vec<u8>| match (
             valid.get(at),
             codes.get(at),
@@ -270,7 +277,7 @@ impl Stretch {
             (Some(false), _) => Ok(false),
             _ => Err(outside("a row").into()),
         };
-        let rows = self.each(rows, row, reading, out, word);
+        let rows = self.each(asked, word);
         (self.codes, self.valid) = (codes, valid);
         rows
     }
@@ -279,28 +286,24 @@ impl Stretch {
     fn one_by_one<S: ByteSource + ?Sized>(
         &mut self,
         strings: &Strings,
-        rows: Range<u32>,
-        row: u32,
-        reading: &mut Reading<'_, S>,
-        out: &mut Vec<u8>,
-    ) -> Result<Option<Range<u32>>, S::Error> {
-        let start = rows.start;
+        asked: &mut Asked<'_, '_, S>,
+    ) -> Result<Rows, S::Error> {
+        let start = asked.rows.start;
         let get = |at: usize, reading: &mut Reading<'_, S>, out: &mut Vec<u8>| {
             strings.get(start + at as u32, reading, out)
         };
-        self.each(rows, row, reading, out, get)
+        self.each(asked, get)
     }
 
     /// Takes the strings of rows, by their place among them, one after the other, until they are
     /// long; which rows that were, if `row` is among them.
     fn each<S: ByteSource + ?Sized>(
         &mut self,
-        rows: Range<u32>,
-        row: u32,
-        reading: &mut Reading<'_, S>,
-        out: &mut Vec<u8>,
+        asked: &mut Asked<'_, '_, S>,
         mut get: impl FnMut(usize, &mut Reading<'_, S>, &mut Vec<u8>) -> Result<bool, S::Error>,
-    ) -> Result<Option<Range<u32>>, S::Error> {
+    ) -> Result<Rows, S::Error> {
+        let (rows, row) = (asked.rows.clone(), asked.row);
+        let Asked { reading, out, .. } = asked;
         let mut end = rows.start;
         while end < rows.end && (out.len() as u64) < MOST_CODE_BYTES {
             let valid = get((end - rows.start) as usize, reading, out)?;
@@ -311,15 +314,13 @@ impl Stretch {
         Ok(rows.contains(&row).then_some(rows))
     }
 
-    /// The same of letters.
     fn decode_letters<S: ByteSource + ?Sized>(
         &mut self,
         letters: &Letters,
-        rows: Range<u32>,
-        row: u32,
-        reading: &mut Reading<'_, S>,
-        out: &mut Vec<u8>,
-    ) -> Result<Option<Range<u32>>, S::Error> {
+        asked: &mut Asked<'_, '_, S>,
+    ) -> Result<Rows, S::Error> {
+        let (rows, row) = (asked.rows.clone(), asked.row);
+        let Asked { reading, out, .. } = asked;
         let most = position(MOST_CODE_BYTES / letters.alphabet.row_bytes() as u64)?;
         let rows = match row == rows.start {
             true => rows.start..rows.end.min(rows.start.saturating_add(most)),
@@ -340,12 +341,10 @@ impl Stretch {
     fn bounded_plain<S: ByteSource + ?Sized>(
         &mut self,
         plain: &Plain,
-        rows: Range<u32>,
-        row: u32,
-        reading: &mut Reading<'_, S>,
-    ) -> Result<Option<Range<u32>>, S::Error> {
+        asked: &mut Asked<'_, '_, S>,
+    ) -> Result<Rows, S::Error> {
         let limit = plain.data.end - plain.data.start;
-        self.bounded(&plain.offsets, limit, MOST_CODE_BYTES, rows, row, reading)
+        self.bounded(&plain.offsets, limit, MOST_CODE_BYTES, asked)
     }
 
     /// Reads the offsets of rows, which end by `limit`; leaves out those at the far end that would
@@ -355,13 +354,12 @@ impl Stretch {
         offsets: &Scalars,
         limit: u64,
         most: u64,
-        rows: Range<u32>,
-        row: u32,
-        reading: &mut Reading<'_, S>,
-    ) -> Result<Option<Range<u32>>, S::Error> {
+        asked: &mut Asked<'_, '_, S>,
+    ) -> Result<Rows, S::Error> {
+        let (rows, row) = (asked.rows.clone(), asked.row);
         let end = rows.end.checked_add(1).ok_or_else(|| outside("a row"))?;
         self.offsets.clear();
-        offsets.append_required(rows.start..end, reading, &mut self.offsets)?;
+        offsets.append_required(rows.start..end, asked.reading, &mut self.offsets)?;
         if !self.offsets.is_sorted() || self.offsets.last().is_none_or(|&last| last > limit) {
             return Err(outside("a string").into());
         }
