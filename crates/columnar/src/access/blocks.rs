@@ -1,6 +1,6 @@
 //! Values of fixed width as they lie in a chunk: as they are, as bits, bit-packed.
 //!
-//! One by one they are read from their place; from the third row in a block of 1,024 on, the block
+//! One by one they are read from their place; from the fifth row in a block of 1,024 on, the block
 //! is decoded and kept ([`super::state`]).
 
 use std::ops::Range;
@@ -16,8 +16,8 @@ use crate::source::ByteSource;
 const WORDS_BYTES: usize = 136;
 /// A block that is read whole at once, in bytes.
 const SMALL_BLOCK_BYTES: usize = 256;
-/// Neighbours that are read without their block, at most.
-const FEW: usize = 128;
+/// The most reads of values side by side that spare reading their block.
+const FEW_READS: usize = 4;
 /// Values side by side, of a whole row of words, and as many words of the next row.
 const BESIDE_BYTES: usize = 256;
 /// Plain values that are read without their block, in bytes.
@@ -373,7 +373,8 @@ impl Packed {
         }
         let (block, index) = self.place_of(rows.start);
         let count = rows.len().min(BLOCK - index);
-        if count > FEW || !reading.slots[self.slot].is_single(block) {
+        let lanes = BLOCK / (8 * width);
+        if count.div_ceil(lanes) > FEW_READS || !reading.slots[self.slot].is_single(block) {
             return Ok(0);
         }
         let (first, start) = (out.len(), self.block_range(block).start);

@@ -6,7 +6,7 @@
 //!                   RowState: the block that each node decoded last ┘
 //! ```
 //!
-//! A bit-packed value costs its words, and its block of 1,024 from the third row in a block on; a
+//! A bit-packed value costs its words, and its block of 1,024 from the fifth row in a block on; a
 //! dictionary's a code and a word; FSST's and OnPair's two offsets and the codes, and the table of
 //! symbols or words once (neighbours are read some at a time: [`stretch`], [`ahead`], [`several`]);
 //! letters' the bytes of its row; ALP's and patched ones a search among the exceptions, by blocks;

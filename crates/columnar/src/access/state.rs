@@ -9,7 +9,7 @@ use arrow_buffer::BooleanBuffer;
 use super::packed::{self, BLOCK, Word};
 
 /// The number of times that values of one block are read one by one, before the block is decoded.
-pub(super) const SINGLES: u8 = 2;
+pub(super) const SINGLES: u8 = 4;
 
 /// A block of values, each as wide as its type.
 #[derive(Debug)]
