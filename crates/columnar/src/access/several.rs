@@ -245,19 +245,25 @@ impl Scalars {
 
 impl Patches {
     /// Calls `put` with each exception among some rows: its place among them, and its value.
-    ///
-    /// Each row is searched for by itself: exceptions that are damaged need not ascend, and are
-    /// those of the same rows then that one of them alone would find.
     fn each<S: ByteSource + ?Sized>(
         &self,
         rows: Range<u32>,
         reading: &mut Reading<'_, S>,
         mut put: impl FnMut(usize, Option<u64>) -> Result<(), ColumnarError>,
     ) -> Result<(), S::Error> {
-        for (at, row) in rows.enumerate() {
-            if let Some(patch) = self.at.find(row, reading)? {
-                put(at, self.values.get(patch, reading)?)?;
+        let number = |row: u32| u64::from(row) + self.at.offset;
+        let (start, end) = (number(rows.start), number(rows.end));
+        let mut least = start;
+        for patch in self.at.rows.lower_bound(start, reading)?..self.at.rows.len {
+            let found = self.at.rows.value(patch, reading)?;
+            if found >= end {
+                break;
             }
+            if found < least {
+                return Err(outside("an exception").into());
+            }
+            put((found - start) as usize, self.values.get(patch, reading)?)?;
+            least = found + 1;
         }
         Ok(())
     }
