@@ -29,6 +29,54 @@ pub struct PgLocaleHead {
     pub(crate) lt: libc::locale_t,
 }
 
+/// `MaxTIDsPerBTreePage` of `access/nbtree.h`, for pages of 8 kB.
+pub const MOST_MATCHES: usize = (8_192 - 24 - 16) / 6;
+
+/// `BTScanPosItem` of `access/nbtree.h`.
+#[repr(C)]
+pub struct BTScanPosItem {
+    pub heapTid: pg_sys::ItemPointerData,
+    _index_offset: u16,
+    _tuple_offset: u16,
+}
+
+/// `BTScanPosData` of `access/nbtree.h`: the matches of one leaf.
+#[repr(C)]
+pub struct BTScanPosData {
+    _buf: pg_sys::Buffer,
+    pub currPage: pg_sys::BlockNumber,
+    _prev_page: pg_sys::BlockNumber,
+    _next_page: pg_sys::BlockNumber,
+    _lsn: pg_sys::XLogRecPtr,
+    _dir: i32,
+    _next_tuple_offset: i32,
+    _more: [u8; 2],
+    pub firstItem: i32,
+    pub lastItem: i32,
+    pub itemIndex: i32,
+    pub items: [BTScanPosItem; MOST_MATCHES],
+}
+
+/// `BTScanOpaqueData` of `access/nbtree.h`, up to the current position.
+#[repr(C)]
+pub struct BTScanOpaqueData {
+    _qual_ok: u8,
+    _number_of_keys: i32,
+    _key_data: *const std::ffi::c_void,
+    _num_array_keys: i32,
+    _skip_scan_and_so_on: [u8; 4],
+    _array_keys: *const std::ffi::c_void,
+    _order_procs: *const std::ffi::c_void,
+    _array_context: pg_sys::MemoryContext,
+    _killed_items: *const i32,
+    _num_killed: i32,
+    _drop_pin: u8,
+    _curr_tuples: *const std::ffi::c_char,
+    _mark_tuples: *const std::ffi::c_char,
+    _mark_item_index: i32,
+    pub currPos: BTScanPosData,
+}
+
 /// `PQcommMethods` of `libpq/libpq.h`: how messages go to the client.
 #[repr(C)]
 pub struct PQcommMethods {

@@ -23,23 +23,41 @@
 //!   may have such code, nor where another one reads the row's tuple: see `needed_columns`.
 
 use std::ffi::c_int;
+use std::ops::Range;
 use std::sync::OnceLock;
 
 use pgrx::{pg_guard, pg_sys};
 
+use crate::rows_beside::rows_beside;
 use crate::slot::Slot;
 use crate::table::Table;
 use crate::tid::Tid;
+use crate::wants::Wants;
 
 /// A scan whose slot may be late: its query keeps the table open as long as it has the slot.
 #[derive(Clone, Copy)]
-pub struct LateScan(usize);
+pub struct LateScan {
+    slot: usize,
+    node: *mut pg_sys::ScanState,
+    wants: Wants,
+}
 
 impl LateScan {
     /// # Safety
-    /// There is such a scan with a slot at this address.
-    pub(crate) unsafe fn of(slot: usize) -> LateScan {
-        LateScan(slot)
+    /// There is such a scan with a slot at this address, and lives as long as the slot does.
+    pub(crate) unsafe fn of(slot: usize, node: *mut pg_sys::ScanState, wants: Wants) -> LateScan {
+        LateScan { slot, node, wants }
+    }
+
+    /// The rows beside each other to which the scan leads from the one at `tid`, which is in its
+    /// slot, that one among them: it is the first or the last one. Beside them how many are surely
+    /// asked for. `None` if nothing is known of them.
+    pub fn rows_beside(&self, _slot: Slot<'_>, tid: Tid) -> Option<(Range<u64>, u32)> {
+        // SAFETY: by the contract of `of`, since the slot is there.
+        unsafe {
+            let rows = rows_beside(self.node, tid)?;
+            Some((rows, self.wants.rows()))
+        }
     }
 }
 
@@ -146,7 +164,7 @@ unsafe fn give_back(slot: *mut pg_sys::TupleTableSlot) {
 /// Puts the row of the table with this number into the slot, which is of heap's kind or late.
 /// Returns whether that is possible.
 pub fn store(scan: LateScan, slot: Slot<'_>, number: u32, tid: Tid, table: Table<'_>) -> bool {
-    let Some((_, ours)) = installed().filter(|_| scan.0 == slot.address()) else {
+    let Some((_, ours)) = installed().filter(|_| scan.slot == slot.address()) else {
         return false;
     };
     make_ready(slot);

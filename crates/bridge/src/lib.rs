@@ -132,6 +132,7 @@ pub mod row_expr;
 pub mod row_image;
 pub mod row_memory;
 pub mod row_request;
+mod rows_beside;
 pub mod scan;
 pub mod security_label;
 pub mod shared_memory;
@@ -156,6 +157,7 @@ pub mod utility;
 pub mod vacuum;
 mod wait_context;
 pub mod wal;
+mod wants;
 pub mod xid;
 
 pub use pgrx::pg_sys::panic::{CaughtError, ErrorReport};

@@ -6,10 +6,12 @@ use std::cell::RefCell;
 use std::ops::Range;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 
-use generate::{ALL_SHAPES, NULLS, Nulls, Random, Shape, TYPES, column, row_group, same};
+use generate::{
+    ALL_SHAPES, NULLS, Nulls, Random, Shape, TYPES, column, expected_around, row_group, same,
+};
 use howdah_columnar::{
-    ByteSource, Chunk, ChunkBuffer, ColumnType, ColumnarError, Effort, EncodeOptions, GroupLayout,
-    MAX_ROWS, OwnedValue, ReadUnit, RowAccess, RowState,
+    ByteSource, Chunk, ChunkBuffer, ColumnType, ColumnarError, Effort, EncodeOptions, Expected,
+    GroupLayout, MAX_ROWS, OwnedValue, ReadUnit, RowAccess, RowState,
 };
 use proptest::prelude::*;
 
@@ -307,6 +309,56 @@ fn neighbours_of_all_types_are_read_together() {
     assert!(seen > 100, "only {seen} columns were read at all");
 }
 
+/// Of rows that are expected the first one is read along with all others, and not one beyond.
+#[test]
+fn expected_rows_are_read_together_and_no_others() {
+    let random = &mut Random(31);
+    let mut seen = 0;
+    for ty in TYPES {
+        for shape in ALL_SHAPES {
+            for nulls in NULLS {
+                let rows = column(ty, shape, nulls, 3_000, random);
+                let bytes = stored(ty, &rows, Effort::Default);
+                let recorder = Recorder::new(&bytes);
+                let layout = GroupLayout::read(&recorder).expect("reads");
+                let access = layout.row_access(0, &recorder).expect("plans");
+                // Frames are decompressed as a whole, and images of numerics read one by one.
+                if access.unit() != ReadUnit::Value || ty == ColumnType::Numeric {
+                    continue;
+                }
+                let what = format!("{ty:?}, {shape:?}, {nulls:?}");
+                let mut state = RowState::default();
+                let reads = |asked: Vec<u32>, of: Range<u32>, state: &mut RowState| {
+                    let expected = Expected {
+                        rows: of,
+                        wanted: u32::MAX,
+                    };
+                    let read = |row: u32| {
+                        let value = access.stored_among(row, &expected, &recorder, state);
+                        let wanted = rows[row as usize].as_ref().map(OwnedValue::as_value);
+                        assert!(same(value.expect("reads"), wanted), "row {row}: {what}");
+                        recorder.take().len()
+                    };
+                    asked.into_iter().map(read).collect::<Vec<_>>()
+                };
+                let forth = reads((1_500..1_507).collect(), 1_500..1_507, &mut state);
+                assert_eq!(forth[1..], [0; 6], "{what}: {forth:?}");
+                let back = reads((100..107).rev().collect(), 100..107, &mut state);
+                assert_eq!(back[1..], [0; 6], "{what}: {back:?}");
+                seen += usize::from(forth[0] > 0);
+                assert!(access.kept(107, &mut state).is_none(), "{what}");
+                assert!(access.kept(99, &mut state).is_none(), "{what}");
+                // One that stands alone, beside the one before or not.
+                for row in [107, 2_000] {
+                    reads(vec![row], row..row + 1, &mut state);
+                    assert!(access.kept(row + 1, &mut state).is_none(), "{what}");
+                }
+            }
+        }
+    }
+    assert!(seen > 50, "only {seen} columns were read at all");
+}
+
 const EFFORTS: [Effort; 3] = [Effort::Fast, Effort::Default, Effort::Best];
 
 proptest! {
@@ -377,9 +429,10 @@ fn check_together(
     for _ in 0..30 {
         let row = random.below(columns[0].1.len() as u64) as usize;
         let is_near = random.below(2) == 0;
+        let asked_for = expected_around(row as u32, random);
         for (nth, (&at, access)) in members.iter().zip(&accesses).enumerate() {
             let stored = match is_near {
-                true => owner.stored_among(row as u32, &recorder, &mut state),
+                true => owner.stored_among(row as u32, &asked_for, &recorder, &mut state),
                 false => owner.stored(row as u32, &recorder, &mut state),
             };
             let value = access.of_stored(stored.expect("reads")).expect("is right");

@@ -3,6 +3,7 @@
 //! ```text
 //!   tests/*.rs ──► cluster::Primary ──► howdah_cli::scratch ──► one server, gone when dropped
 //!                       └─► Standby      (base backup + streaming, in the primary's directory)
+//!   buffers       pages that a statement touches
 //!   checks        invariants of a table: equal to its heap twin, sound indexes, unique TIDs
 //!   compaction    compactions that wait at a named step
 //!   damage        a cold store damaged on disk, bit by bit
@@ -21,6 +22,7 @@
 
 #![forbid(unsafe_code)]
 
+pub mod buffers;
 pub mod checks;
 pub mod cluster;
 pub mod compaction;

@@ -3,6 +3,7 @@
 //! primary, on a standby, after a crash.
 
 use anyhow::{Context as _, ensure};
+use howdah_server_tests::buffers::touched;
 use howdah_server_tests::checks::cold_row_count;
 use howdah_server_tests::cluster::{Primary, query};
 use postgres::Client;
@@ -48,33 +49,8 @@ fn buffers_of_one_row(session: &mut Client, table: &str, id: u32) -> anyhow::Res
         "SET enable_seqscan = off; SET enable_bitmapscan = off; SET howdah.columnar_scan = off;
          SET enable_indexonlyscan = off",
     )?;
-    let sql = format!(
-        "EXPLAIN (ANALYZE, BUFFERS, SERIALIZE TEXT, COSTS OFF, TIMING OFF, SUMMARY OFF)
-         SELECT * FROM {table} WHERE id = {id}"
-    );
-    let plan = query(session, &sql)?;
-    ensure!(
-        plan.contains("Index Scan") && plan.contains("rows=1"),
-        "{plan}"
-    );
-    // Of the scan, and of the serialization, which reads the columns.
-    let (scan, rest) = plan
-        .split_once("Serialization:")
-        .context("no serialization in the plan")?;
-    let mut sum = 0;
-    for part in [scan, rest] {
-        let line = part
-            .lines()
-            .take_while(|line| !line.starts_with("Planning"))
-            .find_map(|line| line.trim().strip_prefix("Buffers: shared "));
-        let counts = line.unwrap_or_default().split(' ');
-        for (what, count) in counts.filter_map(|word| word.split_once('=')) {
-            if ["hit", "read"].contains(&what) {
-                sum += count.parse::<u64>().context("not a count")?;
-            }
-        }
-    }
-    Ok(sum)
+    let sql = format!("SELECT * FROM {table} WHERE id = {id}");
+    touched(session, &sql, &["Index Scan", "rows=1"])
 }
 
 #[test]

@@ -58,7 +58,8 @@ struct Registration {
     query: usize,
     columns: Columns,
     rechecked: Columns,
-    may_be_late: bool,
+    /// Set if rows may be put together when they are read.
+    late: Option<LateScan>,
 }
 
 /// Sets of columns that are kept for the next statements.
@@ -127,8 +128,7 @@ pub fn of_slot(slot: Slot<'_>, is_rechecked: bool) -> Option<Reading> {
                 true => &registration.rechecked,
                 false => &registration.columns,
             }),
-            // SAFETY: a registered slot is that of a scan, until its query's memory is freed.
-            late: (registration.may_be_late).then(|| unsafe { LateScan::of(slot.address()) }),
+            late: registration.late,
         })
     })
 }
@@ -203,13 +203,16 @@ unsafe extern "C-unwind" fn register(query: *mut pg_sys::QueryDesc) {
         pg_sys::MemoryContextRegisterResetCallback(context, callback);
         SLOTS.with_borrow_mut(|slots| {
             for scan in scans.drain(..) {
+                let slot = scan.slot as usize;
+                // The slot is that of the scan, until its query's memory is freed.
+                let late = || LateScan::of(slot, scan.node, scan.wants);
                 let registration = Registration {
                     query: number,
                     columns: scan.columns,
                     rechecked: scan.rechecked,
-                    may_be_late: scan.may_be_late,
+                    late: scan.may_be_late.then(late),
                 };
-                slots.insert(scan.slot as usize, registration);
+                slots.insert(slot, registration);
             }
         });
         SCANS.set(scans);
@@ -236,7 +239,7 @@ unsafe extern "C-unwind" fn forget(query: *mut c_void) {
     let _ = SLOTS.try_with(|slots| {
         if let Ok(mut slots) = slots.try_borrow_mut() {
             slots.retain(|&slot, registration| {
-                if registration.query == query && registration.may_be_late {
+                if registration.query == query && registration.late.is_some() {
                     late_slot::forget(slot);
                 }
                 registration.query != query

@@ -12,6 +12,7 @@ use pgrx::pg_sys;
 use super::row_marks::Marks;
 use super::{Columns, columns_where};
 use crate::table::Table;
+use crate::wants::Wants;
 
 /// Outputs of a node that its parent reads.
 pub(super) enum Outputs {
@@ -129,6 +130,8 @@ pub(super) unsafe fn members<T>(list: *mut pg_sys::List) -> impl Iterator<Item =
 
 /// A scan that does not read all columns of its rows.
 pub(super) struct Scan {
+    pub(super) node: *mut pg_sys::ScanState,
+    pub(super) wants: Wants,
     pub(super) slot: *mut pg_sys::TupleTableSlot,
     /// None at all if the scan does not look at the slot.
     pub(super) columns: Columns,
@@ -147,6 +150,8 @@ pub(super) struct Scans {
     /// Whether rows may be put together when they are read: the plan has no compiled code, and
     /// locks no rows, which would be read twice.
     pub(super) may_be_late: bool,
+    /// What the nodes above the one that is visited want of its rows.
+    wants: Wants,
 }
 
 impl Scans {
@@ -162,6 +167,7 @@ impl Scans {
             scans,
             marks: Marks::default(),
             may_be_late: false,
+            wants: Wants::ALL,
         }
     }
 
@@ -173,13 +179,17 @@ impl Scans {
         if node.is_null() {
             return;
         }
+        let of_node = self.wants;
         // SAFETY: as for this function; a node's tag tells its type.
         unsafe {
+            // Most of these ask for a row, or whether there is one.
+            self.wants = Wants::ONE;
             for list in [(*node).initPlan, (*node).subPlan] {
                 for sub in members::<pg_sys::SubPlanState>(list) {
                     self.visit((*sub).planstate, &Outputs::All);
                 }
             }
+            self.wants = of_node.of_children(node);
             self.marks.note_scan(node, outputs);
             match (*node).type_ {
                 pg_sys::NodeTag::T_LockRowsState => self.marks.begin(node.cast(), self.is_ours),
@@ -218,8 +228,10 @@ impl Scans {
             }
             if !(*node).righttree.is_null() {
                 let read = read_of_child(plan, pg_sys::INNER_VAR, outputs);
+                self.wants = self.wants.of_inner(node);
                 self.visit((*node).righttree, &read);
             }
+            self.wants = of_node;
         }
     }
 
@@ -247,6 +259,8 @@ impl Scans {
                 let columns = columns_where(0, |_| false);
                 let rechecked = Rc::clone(&columns);
                 self.scans.push(Scan {
+                    node: scan,
+                    wants: self.wants,
                     slot,
                     columns,
                     rechecked,
@@ -272,6 +286,8 @@ impl Scans {
             };
             if may_be_late || columns.contains(&false) {
                 self.scans.push(Scan {
+                    node: scan,
+                    wants: self.wants,
                     slot: (*scan).ss_ScanTupleSlot,
                     columns,
                     rechecked,

@@ -11,10 +11,10 @@
 use std::ops::Range;
 
 use super::Root;
+use super::expected::Progress;
 use super::reading::Reading;
 use super::root::{NumericRoot, scalar_value};
 use super::scalars::Scalars;
-use super::stretch::rows_to_read;
 use crate::numeric::join;
 use crate::source::ByteSource;
 use crate::types::ColumnType;
@@ -23,9 +23,7 @@ use crate::value::{Numeric, Value};
 /// The numbers of some rows.
 #[derive(Debug, Default)]
 pub(super) struct Ahead {
-    rows: Range<u32>,
-    /// How many rows the next ones are to be.
-    next_rows: u32,
+    pub(super) progress: Progress,
     bits: Vec<u64>,
     valid: Vec<bool>,
     /// Of numerics that have them.
@@ -48,15 +46,10 @@ impl Ahead {
         }
     }
 
-    #[inline]
-    pub(super) fn holds(&self, row: u32) -> bool {
-        self.rows.contains(&row)
-    }
-
     /// The value of a row that it holds.
     #[inline]
     pub(super) fn value(&self, row: u32, ty: ColumnType, root: &Root) -> Option<Value<'static>> {
-        let at = row.checked_sub(self.rows.start)? as usize;
+        let at = self.progress.place(row)?;
         if !*self.valid.get(at)? {
             return None;
         }
@@ -75,17 +68,15 @@ impl Ahead {
         Some(Value::Numeric(Numeric::Small { unscaled, scale }))
     }
 
-    /// Reads `row` and some that follow or precede it; none if one of them cannot be read.
+    /// Reads these rows, `row` among them, or fewer; none if one of them cannot be read. Until then
+    /// it holds none: an ERROR of the server's unwinds from the source.
     pub(super) fn read<S: ByteSource + ?Sized>(
         &mut self,
         root: &Root,
+        rows: Range<u32>,
         row: u32,
-        row_count: u32,
         reading: &mut Reading<'_, S>,
     ) {
-        let rows = rows_to_read(&self.rows, &mut self.next_rows, row, row_count);
-        // Before the source is asked: an ERROR of the server's unwinds from there.
-        self.rows = 0..0;
         for numbers in [&mut self.bits, &mut self.high, &mut self.scales] {
             numbers.clear();
         }
@@ -101,7 +92,7 @@ impl Ahead {
             && self.bits.len() == rows.len()
             && self.valid.len() == rows.len()
         {
-            self.rows = rows;
+            self.progress.set(rows);
         }
     }
 

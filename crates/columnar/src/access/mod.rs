@@ -8,7 +8,8 @@
 //!
 //! A bit-packed value costs its words, and its block of 1,024 from the fifth row in a block on; a
 //! dictionary's a code and a word; FSST's and OnPair's two offsets and the codes, and the table of
-//! symbols or words once (neighbours are read some at a time: [`stretch`], [`ahead`], [`several`]);
+//! symbols or words once (neighbours are read some at a time: [`expected`], [`stretch`],
+//! [`ahead`], [`several`]);
 //! letters' the bytes of its row; ALP's and patched ones a search among the exceptions, by blocks;
 //! runs and sparse rows a search; a frame is decompressed as a whole. Nodes that cannot be read in
 //! this way (`pco`, which only [`Effort::Best`](crate::Effort::Best) writes) are decoded once into
@@ -21,6 +22,7 @@ mod ahead;
 mod blocks;
 mod coded_strings;
 mod content;
+mod expected;
 mod frames;
 mod letters;
 mod likely;
@@ -46,6 +48,8 @@ use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
 use ahead::Ahead;
 use content::Content;
+pub use expected::Expected;
+use expected::FIRST_ROWS;
 use plan::Planner;
 use reading::Reading;
 use root::{Root, scalar_value};
@@ -63,7 +67,7 @@ use crate::types::ColumnType;
 use crate::value::Value;
 
 /// Rows at most this far from the one before were mostly decoded along with it.
-pub const BESIDE_ROWS: u32 = stretch::FIRST_ROWS;
+pub const BESIDE_ROWS: u32 = FIRST_ROWS;
 
 /// What has to be read and decoded for a single value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -157,12 +161,12 @@ impl RowState {
         }
     }
 
-    /// Whether the row is another than the one before, and so close to it that rows read along with
-    /// that one would have reached it. Of others, which may lie in the same block, each is read by
-    /// itself.
-    fn follow(&mut self, row: u32) -> bool {
+    /// The row that was asked for before this one, if it is another, and so close to it that rows
+    /// read along with that one would have reached it. Of others, which may lie in the same block,
+    /// each is read by itself.
+    fn follow(&mut self, row: u32) -> Option<u32> {
         let last = self.last.replace(row);
-        last.is_some_and(|last| (1..=BESIDE_ROWS).contains(&row.abs_diff(last)))
+        last.filter(|last| (1..=BESIDE_ROWS).contains(&row.abs_diff(*last)))
     }
 
     /// Drops everything and frees its memory.
@@ -308,73 +312,65 @@ impl RowAccess {
         source: &S,
         state: &'a mut RowState,
     ) -> Result<Option<Value<'a>>, S::Error> {
-        let stored = self.stored_among(row, source, state)?;
+        let stored = self.stored_among(row, &Expected::default(), source, state)?;
         Ok(self.of_stored(stored)?)
     }
 
-    /// As [`stored`](Self::stored), of a row as [`value_among`](Self::value_among) means it.
+    /// As [`stored`](Self::stored), of a row as [`value_among`](Self::value_among) means it, or one
+    /// whose neighbours are expected to be asked for.
     ///
     /// # Errors
     ///
-    /// As [`value`](Self::value).
+    /// As [`value`](Self::value): only what is wrong with this row.
     pub fn stored_among<'a, S: ByteSource + ?Sized>(
         &'a self,
         row: u32,
+        expected: &Expected,
         source: &S,
         state: &'a mut RowState,
     ) -> Result<Option<Value<'a>>, S::Error> {
-        if let Root::Strings(strings) = &self.root
-            && strings.has_stretches()
-        {
-            self.check(row)?;
-            state.serve(self);
-            let follows = state.follow(row);
-            if !state.stretch.holds(row) {
-                if !follows {
-                    return self.stored(row, source, state);
-                }
-                let mut reading = Reading {
-                    source,
-                    slots: &mut state.slots,
-                    scratch: &mut state.scratch,
-                    held: &self.held,
-                };
-                // What is wrong with a neighbour is not this row's business.
-                let read = state.stretch.read(
-                    strings,
-                    self.stored_type(),
-                    row,
-                    self.row_count,
-                    &mut reading,
-                );
-                if !read.unwrap_or(false) {
-                    return self.stored(row, source, state);
-                }
-            }
-            return Ok(state.stretch.value(row)?);
-        }
-        if !Ahead::reads(&self.root) {
-            return self.stored(row, source, state);
-        }
+        let strings = match &self.root {
+            Root::Strings(strings) if strings.has_stretches() => Some(strings),
+            root if Ahead::reads(root) => None,
+            _ => return self.stored(row, source, state),
+        };
         self.check(row)?;
         state.serve(self);
-        let follows = state.follow(row);
-        if !state.ahead.holds(row) {
-            if !follows {
+        let before = state.follow(row);
+        let progress = match strings {
+            Some(_) => &mut state.stretch.progress,
+            None => &mut state.ahead.progress,
+        };
+        if !progress.holds(row) {
+            let Some(rows) = progress.next(row, self.row_count, before, expected) else {
                 return self.stored(row, source, state);
-            }
+            };
             let mut reading = Reading {
                 source,
                 slots: &mut state.slots,
                 scratch: &mut state.scratch,
                 held: &self.held,
             };
-            let ahead = &mut state.ahead;
-            ahead.read(&self.root, row, self.row_count, &mut reading);
+            // What is wrong with a neighbour is not this row's business.
+            let is_read = match strings {
+                Some(strings) => {
+                    let (stretch, ty) = (&mut state.stretch, self.stored_type());
+                    let read = stretch.read(strings, ty, rows, row, &mut reading);
+                    read.unwrap_or(false)
+                }
+                None => {
+                    let ahead = &mut state.ahead;
+                    ahead.read(&self.root, rows, row, &mut reading);
+                    ahead.progress.holds(row)
+                }
+            };
+            if !is_read {
+                return self.stored(row, source, state);
+            }
         }
-        match state.ahead.holds(row) {
-            true => Ok(state.ahead.value(row, self.ty, &self.root)),
-            false => self.stored(row, source, state),
+        match strings {
+            Some(_) => Ok(state.stretch.value(row)?),
+            None => Ok(state.ahead.value(row, self.ty, &self.root)),
         }
     }
 
@@ -387,8 +383,10 @@ impl RowAccess {
             return None;
         }
         let value = match &self.root {
-            Root::Strings(_) if state.stretch.holds(row) => state.stretch.value(row).ok()?,
-            _ if state.ahead.holds(row) => state.ahead.value(row, self.ty, &self.root),
+            Root::Strings(_) if state.stretch.progress.holds(row) => {
+                state.stretch.value(row).ok()?
+            }
+            _ if state.ahead.progress.holds(row) => state.ahead.value(row, self.ty, &self.root),
             _ => return None,
         };
         state.last = Some(row);

@@ -5,9 +5,8 @@
 //! ```
 //!
 //! The codes of neighbours lie side by side, so that a reader of many of them pays for a source, a
-//! place and a table of symbols once for each stretch, and for a slice per row. A stretch begins at
-//! the row that is asked for and reaches as far as the reader seems to go: it is short at first,
-//! and twice as long as the one before when that was read to its end, in either direction.
+//! place and a table of symbols once for each stretch, and for a slice per row. A stretch reaches
+//! as far as the reader is expected to go, in either direction: see [`super::expected`].
 //!
 //! A stretch is only a faster way: where it cannot be read, rows are read one by one, and damage is
 //! met by the row that it belongs to.
@@ -17,6 +16,7 @@ use std::ops::Range;
 
 use super::coded_strings::{Dict, Fsst, OnPair};
 use super::content::Content;
+use super::expected::Progress;
 use super::letters::Letters;
 use super::reading::{Reading, outside};
 use super::scalars::{Scalars, Validity, position};
@@ -27,34 +27,10 @@ use crate::source::ByteSource;
 use crate::types::ColumnType;
 use crate::value::Value;
 
-/// Rows of the first stretch, and of the longest.
-pub(super) const FIRST_ROWS: u32 = 4;
-const MOST_ROWS: u32 = 64;
 /// The most bytes of codes that are read for one, or of strings that are made one by one.
 const MOST_CODE_BYTES: u64 = 8 << 10;
 /// The most codes of words that are read for one.
 const MOST_CODES: u64 = 2 << 10;
-
-/// The rows that are to be read when `row` is asked for, which is not among `rows`, those that were
-/// read last. `next_rows` is how many these were to be.
-pub(super) fn rows_to_read(
-    rows: &Range<u32>,
-    next_rows: &mut u32,
-    row: u32,
-    row_count: u32,
-) -> Range<u32> {
-    let is_next = row == rows.end;
-    let is_before = row.checked_add(1) == Some(rows.start);
-    let count = match !rows.is_empty() && (is_next || is_before) {
-        true => next_rows.saturating_mul(2).min(MOST_ROWS),
-        false => FIRST_ROWS,
-    };
-    *next_rows = count;
-    match is_before && !rows.is_empty() {
-        true => (row + 1).saturating_sub(count)..row + 1,
-        false => row..row.saturating_add(count).min(row_count),
-    }
-}
 
 /// What a stretch is read for.
 struct Asked<'a, 'r, S: ?Sized> {
@@ -72,9 +48,7 @@ type Rows = Option<Range<u32>>;
 /// The strings of some rows.
 #[derive(Debug, Default)]
 pub(super) struct Stretch {
-    rows: Range<u32>,
-    /// How many rows the next one is to have.
-    next_rows: u32,
+    pub(super) progress: Progress,
     content: Content,
     /// Where each row ends in the content, and whether it is valid.
     ends: Vec<(u32, bool)>,
@@ -91,16 +65,11 @@ impl Stretch {
             + self.valid.capacity()
     }
 
-    #[inline]
-    pub(super) fn holds(&self, row: u32) -> bool {
-        self.rows.contains(&row)
-    }
-
     /// The value of a row that it holds.
     #[inline]
     pub(super) fn value(&self, row: u32) -> Result<Option<Value<'_>>, ColumnarError> {
         let wrong = || outside("a row");
-        let at = row.checked_sub(self.rows.start).ok_or_else(wrong)? as usize;
+        let at = self.progress.place(row).ok_or_else(wrong)?;
         let &(end, valid) = self.ends.get(at).ok_or_else(wrong)?;
         if !valid {
             return Ok(None);
@@ -109,17 +78,16 @@ impl Stretch {
         self.content.value(start as usize..end as usize).map(Some)
     }
 
-    /// Reads a stretch that holds `row`; false if its rows are better read one by one.
+    /// Reads a stretch of these rows, or of fewer of them, that holds `row`; false if they are
+    /// better read one by one.
     pub(super) fn read<S: ByteSource + ?Sized>(
         &mut self,
         strings: &Strings,
         ty: ColumnType,
+        rows: Range<u32>,
         row: u32,
-        row_count: u32,
         reading: &mut Reading<'_, S>,
     ) -> Result<bool, S::Error> {
-        let rows = rows_to_read(&self.rows, &mut self.next_rows, row, row_count);
-        self.rows = 0..0;
         let mut bytes = self.content.take_buffer();
         let asked = &mut Asked {
             rows,
@@ -134,7 +102,7 @@ impl Stretch {
             return Ok(false);
         };
         self.content = content;
-        self.rows = rows;
+        self.progress.set(rows);
         Ok(true)
     }
 

@@ -8,7 +8,7 @@ use howdah_columnar::{
     OwnedValue, PackedNumbers, PackedView, Predicate, RowAccess, RowState, TextPattern, Value,
 };
 
-use super::{Random, same};
+use super::{Random, expected_around, same};
 
 const OPERATORS: [CompareOp; 6] = [
     CompareOp::Eq,
@@ -173,12 +173,25 @@ fn single_rows(
         }
     }
     // Forth and back: rows that are read along with others.
-    for row in near.clone().chain(near.rev()) {
+    for row in near.clone().chain(near.clone().rev()) {
         let at = row as u32;
         if let Some(value) = access.kept(at, &mut among) {
             agrees(decoded, row, value, "kept")?;
         } else if let Ok(value) = access.value_among(at, stored, &mut among) {
             agrees(decoded, row, value, "value_among")?;
+        }
+    }
+    for _ in 0..SINGLE_ROWS {
+        let row = match random.below(4) {
+            0 => random.below(row_count as u64) as usize,
+            _ => near.start + random.below(near.len() as u64) as usize,
+        };
+        let expected = expected_around(row as u32, random);
+        let whole = access.stored_among(row as u32, &expected, stored, &mut among);
+        if let Ok(whole) = whole
+            && let Ok(value) = access.of_stored(whole)
+        {
+            agrees(decoded, row, value, "stored_among")?;
         }
     }
     match access.value(u32::MAX, stored, &mut state) {

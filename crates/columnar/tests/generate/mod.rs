@@ -7,8 +7,8 @@ pub mod agreement;
 pub mod zones;
 
 use howdah_columnar::{
-    Chunk, ChunkBuffer, ColumnType, Footer, Numeric, OwnedNumeric, OwnedValue, RowGroupBuilder,
-    Value,
+    Chunk, ChunkBuffer, ColumnType, Expected, Footer, Numeric, OwnedNumeric, OwnedValue,
+    RowGroupBuilder, Value,
 };
 
 /// One column of each type.
@@ -101,6 +101,20 @@ impl Random {
 
     pub fn below(&mut self, bound: u64) -> u64 {
         self.next() % bound
+    }
+}
+
+/// What a reader may know of the rows around one, right or wrong.
+pub fn expected_around(row: u32, random: &mut Random) -> Expected {
+    let mut few = || random.below(80) as u32;
+    let rows = match few() % 3 {
+        0 => row..row.saturating_add(few()),
+        1 => row.saturating_sub(few())..row + 1,
+        _ => row.saturating_sub(few())..row.saturating_add(few()),
+    };
+    Expected {
+        rows,
+        wanted: few(),
     }
 }
 

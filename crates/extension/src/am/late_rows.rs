@@ -21,10 +21,11 @@ use howdah_bridge::late_slot::{self, LateRows, LateScan};
 use howdah_bridge::slot::{Origin, Slot};
 use howdah_bridge::table::Table;
 use howdah_bridge::tid::Tid;
+use howdah_columnar::Expected;
 
 use crate::errors::or_raise;
 use crate::slot_writer::SlotWriter;
-use crate::store::group_access::GroupAccess;
+use crate::store::group_access::{GroupAccess, RowAt};
 use crate::store::group_bytes::LazyStore;
 
 /// A row that a slot stands for.
@@ -35,9 +36,25 @@ pub(super) struct LateRow {
     pub origin: Origin,
 }
 
+impl LateRow {
+    /// The rows of the group that the scan asks for next.
+    fn expected(&self, scan: LateScan, slot: Slot<'_>) -> Expected {
+        let (Some(row), Some((rows, wanted))) = (self.tid.row(), scan.rows_beside(slot, self.tid))
+        else {
+            return Expected::default();
+        };
+        // Rows before the group's first one, or behind its last one, are of other groups.
+        let before = (row.0 - rows.start) as u32;
+        let behind = (rows.end - row.0) as u32;
+        let rows = self.position.saturating_sub(before)..self.position.saturating_add(behind);
+        Expected { rows, wanted }
+    }
+}
+
 struct Place {
     /// The address of the slot; 0 if none uses the place.
     slot: usize,
+    scan: LateScan,
     /// Which columns are read.
     wanted: Rc<[bool]>,
     row: Option<LateRow>,
@@ -82,6 +99,7 @@ pub(super) fn place_for(scan: LateScan, slot: Slot<'_>, wanted: &Rc<[bool]>) -> 
             None => {
                 places.push(Place {
                     slot: 0,
+                    scan,
                     wanted: Rc::clone(wanted),
                     row: None,
                     stored: 0,
@@ -92,6 +110,7 @@ pub(super) fn place_for(scan: LateScan, slot: Slot<'_>, wanted: &Rc<[bool]>) -> 
         };
         let place = &mut places[at];
         place.slot = slot.address();
+        place.scan = scan;
         place.wanted = Rc::clone(wanted);
         // Nothing goes on from a row of another reader.
         place.stored += 1;
@@ -162,12 +181,16 @@ fn read(place: &mut Place, slot: Slot<'_>, table: Table<'_>, from: usize, to: us
     let Some(row) = &place.row else {
         pgrx::error!("a slot has lost the row that it stands for");
     };
-    let store = LazyStore::of(table);
+    let (store, scan) = (LazyStore::of(table), place.scan);
+    let expected = || row.expected(scan, slot);
+    let at = RowAt {
+        position: row.position,
+        expected: &expected,
+    };
     place
         .writer
         .fill_late(slot, from..to, |layout, desc, columns, datums| {
-            let filled =
-                (row.group).fill_columns(&store, row.position, layout, desc, columns, datums);
+            let filled = (row.group).fill_columns(&store, &at, layout, desc, columns, datums);
             or_raise(table.oid(), filled);
         });
 }

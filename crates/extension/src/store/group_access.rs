@@ -22,7 +22,7 @@ use std::ops::Range;
 
 use howdah_bridge::store::{ColdStore, PieceMap, blocks_read, file_reads};
 use howdah_bridge::table::Descriptor;
-use howdah_columnar::{GroupLayout, ReadUnit, RowAccess, RowState, Value};
+use howdah_columnar::{Expected, GroupLayout, ReadUnit, RowAccess, RowState, Value};
 
 use super::directory::GroupEntry;
 use super::group_bytes::{Ahead, GroupBytes, LazyStore};
@@ -92,6 +92,19 @@ pub struct GroupAccess {
     /// Whether columns lie side by side.
     is_grouped: bool,
     memory: Memory,
+}
+
+/// A row of a group that is read.
+pub struct RowAt<'a> {
+    pub position: u32,
+    /// Asked only if the row was not read along with one before: which rows follow.
+    pub expected: &'a dyn Fn() -> Expected,
+}
+
+/// How a row is read.
+struct Reach<'a> {
+    nearness: Nearness,
+    expected: &'a Expected,
 }
 
 thread_local! {
@@ -213,34 +226,41 @@ impl GroupAccess {
         }
     }
 
-    /// Requests what the row's wanted columns need before any of it is waited for.
+    /// Requests what these columns of a row need before any of it is waited for; or of two rows, the
+    /// first and the last of some that are read together.
     fn look_ahead(
         &self,
         bytes: &GroupBytes<'_, '_>,
-        position: u32,
+        rows: &[u32],
         columns: &[usize],
         ahead: Ahead,
     ) -> Result<(), ColdError> {
         match ahead {
-            Ahead::Disk => self.prefetch_rows(bytes, columns, &[position]),
-            Ahead::Memory => self.touch_row(bytes, position, columns),
+            Ahead::Disk => self.prefetch_rows(bytes, columns, rows),
+            Ahead::Memory => self.touch_rows(bytes, rows, columns),
         }
     }
 
-    /// Requests the bytes of a row from memory: first offsets, codes, and the values of columns
-    /// that have neither; then the strings to which these lead.
-    fn touch_row(
+    /// Requests the bytes of rows from memory: first offsets, codes, and the values of columns that
+    /// have neither; then, of a single row, the strings to which these lead.
+    fn touch_rows(
         &self,
         bytes: &GroupBytes<'_, '_>,
-        position: u32,
+        rows: &[u32],
         columns: &[usize],
     ) -> Result<(), ColdError> {
         RANGES.with_borrow_mut(|ranges| {
             ranges.clear();
+            let &[position, ref others @ ..] = rows else {
+                return Ok(());
+            };
             for &column in columns {
                 self.column(column, bytes)?.access.ranges(position, ranges);
             }
             bytes.ask(ranges, Ahead::Memory)?;
+            if !others.is_empty() {
+                return Ok(());
+            }
             ranges.clear();
             for &column in columns {
                 let column = self.column(column, bytes)?;
@@ -272,7 +292,7 @@ impl GroupAccess {
                     for &row in rows {
                         access.needs(row, round, bytes, &mut state, ranges);
                         // Of many rows most places are needed by some.
-                        if round == 0 && rows.len() == 1 {
+                        if round == 0 && rows.len() <= 2 {
                             access.likely_ranges(row, ranges);
                         }
                     }
@@ -302,16 +322,20 @@ impl GroupAccess {
         wanted: &Wanted,
         out: &mut RowDatums,
     ) -> Result<(), ColdError> {
+        let at = &RowAt {
+            position,
+            expected: &Expected::default,
+        };
         match wanted {
             Wanted::All => {
                 out.start();
                 let all = out.all();
-                self.fill_columns(store, position, layout, desc, &all, out)
+                self.fill_columns(store, at, layout, desc, &all, out)
             }
             Wanted::Some(wanted) => {
                 out.start_some(layout, wanted);
                 let some = out.wanted();
-                self.fill_columns(store, position, layout, desc, &some, out)
+                self.fill_columns(store, at, layout, desc, &some, out)
             }
         }
     }
@@ -323,12 +347,13 @@ impl GroupAccess {
     pub fn fill_columns(
         &self,
         store: &LazyStore<'_>,
-        position: u32,
+        at: &RowAt<'_>,
         layout: &TableLayout,
         desc: Descriptor<'_>,
         wanted: &[usize],
         out: &mut RowDatums,
     ) -> Result<(), ColdError> {
+        let position = at.position;
         let (nearness, is_beside) = {
             let mut lanes = self.lanes.borrow_mut();
             (lanes.note(position), lanes.is_beside())
@@ -342,10 +367,21 @@ impl GroupAccess {
             return Ok(());
         }
         let bytes = self.bytes(store);
+        let mut expected = (at.expected)();
+        expected.rows.end = expected.rows.end.min(self.layout.row_count() as u32);
+        let farthest = expected.farthest(position);
         let ahead = match (pages_are_cold(), nearness) {
             (true, _) => Some(Ahead::Disk),
             (false, Nearness::Near | Nearness::InLane(_)) if is_beside => None,
             (false, _) => Some(Ahead::Memory),
+        };
+        let nearness = match nearness {
+            Nearness::Far if farthest.is_some() => Nearness::Near,
+            nearness => nearness,
+        };
+        let reach = &Reach {
+            nearness,
+            expected: &expected,
         };
         READ_BEFORE.set(blocks_read());
         if let Some(ahead) = ahead {
@@ -365,7 +401,9 @@ impl GroupAccess {
                 columns.dedup();
             }
             if columns.len() >= ahead.fewest_columns() {
-                self.look_ahead(&bytes, position, &columns, ahead)?;
+                let ends = [position, farthest.unwrap_or(position)];
+                let rows = &ends[..1 + usize::from(farthest.is_some())];
+                self.look_ahead(&bytes, rows, &columns, ahead)?;
             }
             READ.set(columns);
         }
@@ -379,7 +417,7 @@ impl GroupAccess {
                 out.set_missing(desc, i);
                 return Ok(());
             }
-            self.with_value(&bytes, i, position, nearness, |value| match value {
+            self.with_value(&bytes, i, position, reach, |value| match value {
                 None => out.set_null(i),
                 Some(value) => out.put(i, value, attribute),
             })
@@ -479,7 +517,9 @@ impl GroupAccess {
                     false => Nearness::Far,
                 };
                 last = row;
-                self.with_value(&bytes, column, row, nearness, &mut look)?;
+                let expected = &Expected::default();
+                let reach = &Reach { nearness, expected };
+                self.with_value(&bytes, column, row, reach, &mut look)?;
             }
         }
         group_cache::trim();
@@ -494,7 +534,11 @@ impl GroupAccess {
         position: u32,
         look: impl FnOnce(Option<Value<'_>>) -> R,
     ) -> Result<R, ColdError> {
-        self.with_value(&self.bytes(store), column, position, Nearness::Far, look)
+        let reach = &Reach {
+            nearness: Nearness::Far,
+            expected: &Expected::default(),
+        };
+        self.with_value(&self.bytes(store), column, position, reach, look)
     }
 
     fn with_value<R>(
@@ -502,9 +546,10 @@ impl GroupAccess {
         bytes: &GroupBytes<'_, '_>,
         column: usize,
         position: u32,
-        nearness: Nearness,
+        reach: &Reach<'_>,
         look: impl FnOnce(Option<Value<'_>>) -> R,
     ) -> Result<R, ColdError> {
+        let &Reach { nearness, expected } = reach;
         let own = &self.column(column, bytes)?.access;
         let column = self.stored(column, bytes)?;
         let mut state = column.state.borrow_mut();
@@ -513,7 +558,9 @@ impl GroupAccess {
             && column.access.unit() == ReadUnit::Value
         {
             let (result, has_changed) = column.in_lane(lane, |state| {
-                let stored = column.access.stored_among(position, bytes, state)?;
+                let stored = column
+                    .access
+                    .stored_among(position, expected, bytes, state)?;
                 Ok::<_, ColdError>(look(own.of_stored(stored)?))
             });
             if has_changed {
@@ -523,7 +570,9 @@ impl GroupAccess {
         }
         let stored = match nearness {
             Nearness::Far => column.access.stored(position, bytes, &mut state)?,
-            Nearness::Near => column.access.stored_among(position, bytes, &mut state)?,
+            Nearness::Near => column
+                .access
+                .stored_among(position, expected, bytes, &mut state)?,
             Nearness::InLane(_) => column.access.stored(position, bytes, &mut state)?,
         };
         let result = look(own.of_stored(stored)?);

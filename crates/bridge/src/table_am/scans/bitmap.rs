@@ -112,6 +112,12 @@ impl BitmapState {
         offset
     }
 
+    /// The current block, and its offsets that come next.
+    pub(super) fn rest(&self) -> (BlockNumber, &[u16]) {
+        let rest = self.offsets.get(self.next_offset..);
+        (self.block, rest.unwrap_or_default())
+    }
+
     /// Moves to a block of the bitmap, with the offsets that the bitmap names.
     ///
     /// # Safety

@@ -23,6 +23,7 @@ use crate::hot::scan::HotScan;
 use crate::slot::Slot;
 use crate::snapshot::Snapshot;
 use crate::table::Table;
+use crate::tid::BlockNumber;
 
 /// Which side a scan is reading.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -72,7 +73,24 @@ pub(crate) unsafe fn inner_of<'a>(scan: pg_sys::TableScanDesc) -> HotScan<'a> {
     unsafe { HotScan::from_raw(Descriptor::heap(scan.cast())) }
 }
 
+/// The block that a bitmap scan is at, and which of its rows come next; `None` before the first one
+/// and of other scans.
+///
+/// # Safety
+/// `scan` was begun by the callback of [`super::set_scans`], and is open for `'a`; nothing uses it
+/// as long as the result is used.
+pub(crate) unsafe fn rest_of_block<'a>(
+    scan: pg_sys::TableScanDesc,
+) -> Option<(BlockNumber, &'a [u16])> {
+    // SAFETY: as for this function. What is kept begins with the bitmap, whatever type keeps it.
+    unsafe {
+        let scan = scan.cast::<Descriptor>().as_ref()?;
+        Some(scan.kept.cast::<BitmapState>().as_ref()?.rest())
+    }
+}
+
 /// What a scan remembers between callbacks.
+#[repr(C)]
 struct Kept<'a, A: TableScans> {
     bitmap: BitmapState,
     own: A::State<'a>,

@@ -21,8 +21,8 @@ use pgrx::{pg_guard, pg_sys};
 
 pub use analyze::AnalyzeScans;
 pub use bitmap::BitmapScans;
-pub(crate) use descriptor::inner_of;
 pub use descriptor::{OpenScan, Side};
+pub(crate) use descriptor::{inner_of, rest_of_block};
 pub(crate) use parallel::shared_counter;
 pub use sample::{ChosenBlock, SampleMethod, SampleScans};
 

@@ -1,0 +1,98 @@
+//! A scan by index reads the rows beside each other to which its index leads together, however few
+//! they are, and none beyond them: what it touches tells.
+
+use anyhow::ensure;
+use howdah_server_tests::buffers::touched;
+use howdah_server_tests::checks::cold_row_count;
+use howdah_server_tests::cluster::{Primary, query};
+use postgres::Client;
+
+const SETTINGS: [(&str, &str); 4] = [
+    ("howdah.load_threshold", "0"),
+    ("howdah.compaction", "off"),
+    ("autovacuum", "off"),
+    ("enable_seqscan", "off"),
+];
+
+/// Of each parent ten rows beside each other; twelve texts of several lengths.
+fn make(session: &mut Client) -> anyhow::Result<()> {
+    let columns = |what: &dyn Fn(u32) -> String| (1..=12).map(what).collect::<String>();
+    session.batch_execute(&format!(
+        "CREATE TABLE t (id int PRIMARY KEY, parent int NOT NULL {}) USING howdah;
+         INSERT INTO t SELECT i, i / 10 {} FROM generate_series(0, 29999) i;
+         CREATE INDEX ON t (parent)",
+        columns(&|k| format!(", c{k} text COLLATE \"C\"")),
+        columns(&|k| format!(", left(md5((i * {k})::text), 20 + i % 9)")),
+    ))?;
+    session.batch_execute("VACUUM (FREEZE, ANALYZE) t")?;
+    ensure!(cold_row_count(session, "t")? == 30_000, "t stayed hot");
+    session.batch_execute("SET howdah.columnar_scan = off; SET howdah.vectorized = off")?;
+    // Footer, words and symbols are read once.
+    query(
+        session,
+        "SELECT md5(string_agg(t::text, '')) FROM t WHERE id BETWEEN 100 AND 900",
+    )?;
+    Ok(())
+}
+
+#[test]
+fn rows_beside_each_other_are_read_at_once_and_no_others() -> anyhow::Result<()> {
+    let primary = Primary::start("rows-beside", &SETTINGS)?;
+    let mut session = primary.session()?;
+    make(&mut session)?;
+    let one = touched(
+        &mut session,
+        "SELECT * FROM t WHERE id = 2000",
+        &["Index Scan"],
+    )?;
+    let forth = "Index Scan using";
+    for (sql, node, rows) in [
+        ("SELECT * FROM t WHERE id BETWEEN 4000 AND 4001", forth, 2),
+        ("SELECT * FROM t WHERE id BETWEEN 5000 AND 5039", forth, 40),
+        (
+            "SELECT * FROM t WHERE id BETWEEN 6000 AND 6039 ORDER BY id DESC",
+            "Index Scan Backward",
+            40,
+        ),
+        ("SELECT * FROM t WHERE parent = 700", forth, 10),
+        (
+            "SELECT * FROM t WHERE id >= 8000 ORDER BY id LIMIT 1",
+            "Limit",
+            1,
+        ),
+        (
+            "SELECT * FROM t WHERE id >= 9000 ORDER BY id LIMIT 7",
+            "Limit",
+            7,
+        ),
+        (
+            "SELECT * FROM t WHERE id <= 9900 ORDER BY id DESC LIMIT 20 OFFSET 3",
+            "Limit",
+            20,
+        ),
+        (
+            "SELECT (SELECT t FROM t WHERE id >= 11000 ORDER BY id LIMIT 1)",
+            "InitPlan",
+            1,
+        ),
+    ] {
+        let found = touched(&mut session, sql, &[node, &format!("rows={rows}.")])?;
+        println!("{found} buffers where one row needs {one}: {sql}");
+        // Some pages are met for the first time, and some rows lie on two.
+        ensure!(
+            found <= one * 9 / 4,
+            "{found} buffers where one row needs {one}: {sql}"
+        );
+    }
+    session.batch_execute("SET enable_indexscan = off")?;
+    let bitmap = touched(
+        &mut session,
+        "SELECT * FROM t WHERE parent = 1200",
+        &["Bitmap Heap Scan", "rows=10."],
+    )?;
+    ensure!(
+        bitmap <= one * 9 / 4,
+        "{bitmap} buffers by bitmap where one row needs {one}"
+    );
+    Ok(())
+}
