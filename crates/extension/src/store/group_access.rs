@@ -226,8 +226,8 @@ impl GroupAccess {
         }
     }
 
-    /// Requests what these columns of a row need before any of it is waited for; or of two rows, the
-    /// first and the last of some that are read together.
+    /// Requests what these columns of a row need before any of it is waited for; or of two rows,
+    /// the first and the last of some that are read together.
     fn look_ahead(
         &self,
         bytes: &GroupBytes<'_, '_>,
