@@ -145,6 +145,17 @@ SELECT * FROM ahead('SELECT id, b, e, changes(id) FROM t WHERE id BETWEEN 3000 A
 SELECT * FROM ahead('SELECT id, b, e, changes(id) FROM t WHERE id BETWEEN 3200 AND 3500 ORDER BY id DESC');
 SELECT * FROM ahead('SELECT CASE id % 3 WHEN 0 THEN t::text WHEN 1 THEN e END, b, changes(id) FROM t WHERE id BETWEEN 3100 AND 3600 AND k > 0 ORDER BY id');
 SELECT * FROM ahead('SELECT x.id, y.b, y.k, changes(y.id) FROM t x JOIN t y ON y.id BETWEEN x.id AND x.id + 9 WHERE x.id BETWEEN 3350 AND 3450 ORDER BY x.id, y.id');
+-- Rows here and there, by index and by bitmap, some columns before others, and again.
+SELECT * FROM ahead('SELECT id, b, e, c, changes(id) FROM t WHERE a BETWEEN 30 AND 33 AND k > 100 ORDER BY id');
+SET LOCAL enable_indexscan = off;
+SET LOCAL enable_bitmapscan = on;
+SELECT * FROM ahead('SELECT id, b, e, c, changes(id) FROM t WHERE a BETWEEN 34 AND 37 AND k > 100 ORDER BY id');
+SELECT dig('SELECT * FROM t WHERE a IN (5, 50, 77) OR id BETWEEN 4000 AND 4010');
+SELECT dig('SELECT c FROM t WHERE a = 5');
+SELECT dig('SELECT b, c, d, h FROM t WHERE a = 5');
+SELECT dig('SELECT x.id, y.* FROM s x JOIN t y ON y.a = x.id % 100 WHERE x.id < 30 AND y.e <> x.w');
+SET LOCAL enable_indexscan = on;
+SET LOCAL enable_bitmapscan = off;
 CREATE FUNCTION loops() RETURNS text LANGUAGE plpgsql AS $$
 DECLARE one record; other record; digest text := '';
 BEGIN

@@ -23,15 +23,14 @@
 //!   may have such code, nor where another one reads the row's tuple: see `needed_columns`.
 
 use std::ffi::c_int;
-use std::ops::Range;
 use std::sync::OnceLock;
 
 use pgrx::{pg_guard, pg_sys};
 
-use crate::rows_beside::rows_beside;
+use crate::rows_after::rows_after;
 use crate::slot::Slot;
 use crate::table::Table;
-use crate::tid::Tid;
+use crate::tid::{RowNumber, Tid};
 use crate::wants::Wants;
 
 /// A scan whose slot may be late: its query keeps the table open as long as it has the slot.
@@ -49,15 +48,17 @@ impl LateScan {
         LateScan { slot, node, wants }
     }
 
-    /// The rows beside each other to which the scan leads from the one at `tid`, which is in its
-    /// slot, that one among them: it is the first or the last one. Beside them how many are surely
-    /// asked for. `None` if nothing is known of them.
-    pub fn rows_beside(&self, _slot: Slot<'_>, tid: Tid) -> Option<(Range<u64>, u32)> {
+    /// Shows the rows to which the scan leads after the one at `tid`, which is in its slot, one
+    /// after the other until `show` returns false; hot ones as `None`. Returns how many are surely
+    /// asked for, that one among them; `None` if nothing is known of them.
+    pub fn rows_after(
+        &self,
+        _slot: Slot<'_>,
+        tid: Tid,
+        show: &mut dyn FnMut(Option<RowNumber>) -> bool,
+    ) -> Option<u32> {
         // SAFETY: by the contract of `of`, since the slot is there.
-        unsafe {
-            let rows = rows_beside(self.node, tid)?;
-            Some((rows, self.wants.rows()))
-        }
+        unsafe { rows_after(self.node, tid, show).then(|| self.wants.rows()) }
     }
 }
 

@@ -132,7 +132,7 @@ pub mod row_expr;
 pub mod row_image;
 pub mod row_memory;
 pub mod row_request;
-mod rows_beside;
+mod rows_after;
 pub mod scan;
 pub mod security_label;
 pub mod shared_memory;

@@ -71,7 +71,7 @@ mod word_answers;
 mod words;
 mod zones;
 
-pub use access::{BESIDE_ROWS, Expected, ReadUnit, RowAccess, RowState};
+pub use access::{BESIDE_ROWS, Expected, MOST_SCATTERED, ReadUnit, RowAccess, RowState};
 pub use bounds::Bound;
 pub use builder::{BytesBuilder, ColumnBuilder, NumericBuilder, RowGroupBuilder, ScalarBuilder};
 pub use chunk::{Chunk, ChunkBuffer};

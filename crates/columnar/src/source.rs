@@ -19,6 +19,11 @@ pub trait ByteSource {
     /// When there are no such bytes, or they cannot be read.
     fn read(&self, offset: u64, into: &mut [u8]) -> Result<(), Self::Error>;
 
+    /// Asks for ranges that will be read soon, so that memory is waited for together. A hint.
+    fn request(&self, ranges: &[Range<u64>]) {
+        let _ = ranges;
+    }
+
     /// Shows `len` bytes that start at `offset` where they lie, if they lie side by side in memory
     /// and nothing else has to be done to show them. Otherwise shows nothing, and returns false:
     /// they are to be [read](Self::read).

@@ -359,6 +359,48 @@ fn expected_rows_are_read_together_and_no_others() {
     assert!(seen > 50, "only {seen} columns were read at all");
 }
 
+/// Rows here and there are kept once they were read together, and nothing is read for them again.
+#[test]
+fn scattered_rows_are_read_once() {
+    let random = &mut Random(37);
+    let mut seen = 0;
+    for ty in TYPES {
+        for shape in ALL_SHAPES {
+            for nulls in NULLS {
+                let rows = column(ty, shape, nulls, 3_000, random);
+                let bytes = stored(ty, &rows, Effort::Default);
+                let recorder = Recorder::new(&bytes);
+                let layout = GroupLayout::read(&recorder).expect("reads");
+                let access = layout.row_access(0, &recorder).expect("plans");
+                let mut state = RowState::default();
+                let some: Vec<u32> = (0..10).map(|_| random.below(3_000) as u32).collect();
+                recorder.take();
+                access.read_scattered(&some, &recorder, &mut state);
+                if !access.reads_scattered() {
+                    assert!(recorder.take().is_empty());
+                    continue;
+                }
+                seen += usize::from(!recorder.take().is_empty());
+                for &row in &some {
+                    assert!(access.holds_scattered(row, &state));
+                    let value = access.kept(row, &mut state);
+                    let wanted = rows[row as usize].as_ref().map(OwnedValue::as_value);
+                    let value = value.unwrap_or_else(|| panic!("row {row} of {ty:?}, {shape:?}"));
+                    assert!(
+                        same(value, wanted),
+                        "row {row} of {ty:?}, {shape:?}, {nulls:?}"
+                    );
+                }
+                assert!(recorder.take().is_empty());
+                // A row that does not exist is met by itself.
+                access.read_scattered(&[1, 3_000], &recorder, &mut state);
+                assert!(access.kept(1, &mut state).is_none());
+            }
+        }
+    }
+    assert!(seen > 50, "only {seen} columns were read at all");
+}
+
 const EFFORTS: [Effort; 3] = [Effort::Fast, Effort::Default, Effort::Best];
 
 proptest! {

@@ -33,6 +33,7 @@ mod plan;
 mod reading;
 mod root;
 mod scalars;
+mod scattered;
 mod several;
 mod sorted;
 mod state;
@@ -53,6 +54,8 @@ use plan::Planner;
 use reading::Reading;
 use root::{Root, scalar_value};
 use scalars::Scalars;
+pub use scattered::MOST_SCATTERED;
+use scattered::Scattered;
 use state::Slot;
 use stretch::Stretch;
 use strings::Place;
@@ -113,6 +116,8 @@ pub struct RowState {
     stretch: Stretch,
     /// Numbers of neighbours.
     ahead: Ahead,
+    /// Values of rows here and there.
+    scattered: Scattered,
     /// The row that was asked for last.
     last: Option<u32>,
     /// What the row of grouped columns that was read last has of all of them.
@@ -144,6 +149,7 @@ impl RowState {
             + self.row.capacity()
             + self.stretch.heap_bytes()
             + self.ahead.heap_bytes()
+            + self.scattered.heap_bytes()
     }
 
     /// Makes it the state of this access.
@@ -154,6 +160,7 @@ impl RowState {
             self.located = None;
             self.stretch = Stretch::default();
             self.ahead = Ahead::default();
+            self.scattered.clear();
             self.last = None;
             self.held = None;
             self.id = access.id;
@@ -386,10 +393,54 @@ impl RowAccess {
                 state.stretch.value(row).ok()?
             }
             _ if state.ahead.progress.holds(row) => state.ahead.value(row, self.ty, &self.root),
-            _ => return None,
+            _ => state.scattered.value(row, self.ty)?.ok()?,
         };
         state.last = Some(row);
         Some(value)
+    }
+
+    /// Whether [`read_scattered`](Self::read_scattered) reads anything.
+    pub fn reads_scattered(&self) -> bool {
+        self.field.is_none() && Scattered::keeps(&self.root)
+    }
+
+    /// Whether [`read_scattered`](Self::read_scattered) has read the row, last.
+    pub fn holds_scattered(&self, row: u32, state: &RowState) -> bool {
+        state.id == self.id && state.scattered.holds(row)
+    }
+
+    /// Reads the values of some rows here and there, of which more than the first one will be asked
+    /// for; they are [kept](Self::kept) until the next ones are. Not of a column that shares its
+    /// strings with others, nor where a value is more than a few ranges: those are read one by one.
+    pub fn read_scattered<S: ByteSource + ?Sized>(
+        &self,
+        rows: &[u32],
+        source: &S,
+        state: &mut RowState,
+    ) {
+        state.serve(self);
+        state.scattered.clear();
+        let is_wrong = |&row: &u32| row >= self.row_count;
+        if !self.reads_scattered() || rows.iter().any(is_wrong) {
+            return;
+        }
+        for &row in rows {
+            self.ranges(row, &mut state.scattered.ranges);
+        }
+        source.request(&state.scattered.ranges);
+        let mut reading = Reading {
+            source,
+            slots: &mut state.slots,
+            scratch: &mut state.scratch,
+            held: &self.held,
+        };
+        let scattered = &mut state.scattered;
+        if scattered
+            .read(&self.root, self.ty, rows, &mut reading)
+            .is_err()
+        {
+            scattered.clear();
+        }
     }
 
     /// Whether [`value_among`](Self::value_among) reads rows ahead, which are

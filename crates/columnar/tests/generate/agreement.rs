@@ -5,7 +5,8 @@ use std::fmt::Debug;
 
 use howdah_columnar::{
     Chunk, ChunkBuffer, Column, ColumnType, CompareOp, Condition, EncodedView, GroupLayout,
-    OwnedValue, PackedNumbers, PackedView, Predicate, RowAccess, RowState, TextPattern, Value,
+    MOST_SCATTERED, OwnedValue, PackedNumbers, PackedView, Predicate, RowAccess, RowState,
+    TextPattern, Value,
 };
 
 use super::{Random, expected_around, same};
@@ -192,6 +193,18 @@ fn single_rows(
             && let Ok(value) = access.of_stored(whole)
         {
             agrees(decoded, row, value, "stored_among")?;
+        }
+    }
+    for _ in 0..8 {
+        let count = 1 + random.below(MOST_SCATTERED as u64);
+        let some: Vec<u32> = (0..count)
+            .map(|_| random.below(row_count as u64) as u32)
+            .collect();
+        access.read_scattered(&some, stored, &mut among);
+        for &row in &some {
+            if let Some(value) = access.kept(row, &mut among) {
+                agrees(decoded, row as usize, value, "read_scattered")?;
+            }
         }
     }
     match access.value(u32::MAX, stored, &mut state) {

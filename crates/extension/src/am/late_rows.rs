@@ -20,11 +20,11 @@ use std::rc::Rc;
 use howdah_bridge::late_slot::{self, LateRows, LateScan};
 use howdah_bridge::slot::{Origin, Slot};
 use howdah_bridge::table::Table;
-use howdah_bridge::tid::Tid;
-use howdah_columnar::Expected;
+use howdah_bridge::tid::{RowNumber, Tid};
 
 use crate::errors::or_raise;
 use crate::slot_writer::SlotWriter;
+use crate::store::coming::{After, Coming};
 use crate::store::group_access::{GroupAccess, RowAt};
 use crate::store::group_bytes::LazyStore;
 
@@ -38,16 +38,21 @@ pub(super) struct LateRow {
 
 impl LateRow {
     /// The rows of the group that the scan asks for next.
-    fn expected(&self, scan: LateScan, slot: Slot<'_>) -> Expected {
-        let (Some(row), Some((rows, wanted))) = (self.tid.row(), scan.rows_beside(slot, self.tid))
-        else {
-            return Expected::default();
+    fn coming(&self, scan: LateScan, slot: Slot<'_>) -> Coming {
+        let first = (self.tid.row()).and_then(|row| row.0.checked_sub(self.position.into()));
+        let Some(first) = first else {
+            return Coming::default();
         };
-        // Rows before the group's first one, or behind its last one, are of other groups.
-        let before = (row.0 - rows.start) as u32;
-        let behind = (rows.end - row.0) as u32;
-        let rows = self.position.saturating_sub(before)..self.position.saturating_add(behind);
-        Expected { rows, wanted }
+        let mut after = After::of(self.position);
+        let row_count = u64::from(self.group.row_count());
+        let mut show = |row: Option<RowNumber>| {
+            let at = row.and_then(|row| row.0.checked_sub(first));
+            at.is_some_and(|at| at < row_count && after.add(at as u32))
+        };
+        match scan.rows_after(slot, self.tid, &mut show) {
+            Some(wanted) => after.finish(wanted),
+            None => Coming::default(),
+        }
     }
 }
 
@@ -182,10 +187,10 @@ fn read(place: &mut Place, slot: Slot<'_>, table: Table<'_>, from: usize, to: us
         pgrx::error!("a slot has lost the row that it stands for");
     };
     let (store, scan) = (LazyStore::of(table), place.scan);
-    let expected = || row.expected(scan, slot);
+    let coming = || row.coming(scan, slot);
     let at = RowAt {
         position: row.position,
-        expected: &expected,
+        coming: &coming,
     };
     place
         .writer

@@ -24,6 +24,7 @@ use howdah_bridge::store::{ColdStore, PieceMap, blocks_read, file_reads};
 use howdah_bridge::table::Descriptor;
 use howdah_columnar::{Expected, GroupLayout, ReadUnit, RowAccess, RowState, Value};
 
+use super::coming::Coming;
 use super::directory::GroupEntry;
 use super::group_bytes::{Ahead, GroupBytes, LazyStore};
 use super::group_cache::{self, Memory};
@@ -89,6 +90,8 @@ pub struct GroupAccess {
     pieces: RefCell<PieceMap>,
     columns: Box<[OnceCell<Box<ColumnAccess>>]>,
     lanes: RefCell<Lanes>,
+    /// Rows here and there that were read together last.
+    scattered: RefCell<Vec<u32>>,
     /// Whether columns lie side by side.
     is_grouped: bool,
     memory: Memory,
@@ -98,7 +101,7 @@ pub struct GroupAccess {
 pub struct RowAt<'a> {
     pub position: u32,
     /// Asked only if the row was not read along with one before: which rows follow.
-    pub expected: &'a dyn Fn() -> Expected,
+    pub coming: &'a dyn Fn() -> Coming,
 }
 
 /// How a row is read.
@@ -152,6 +155,7 @@ impl GroupAccess {
             pieces,
             columns: columns.into_boxed_slice(),
             lanes: RefCell::default(),
+            scattered: RefCell::default(),
             is_grouped,
             memory,
         })
@@ -324,7 +328,7 @@ impl GroupAccess {
     ) -> Result<(), ColdError> {
         let at = &RowAt {
             position,
-            expected: &Expected::default,
+            coming: &Coming::default,
         };
         match wanted {
             Wanted::All => {
@@ -358,18 +362,31 @@ impl GroupAccess {
             let mut lanes = self.lanes.borrow_mut();
             (lanes.note(position), lanes.is_beside())
         };
-        let kept = match is_beside {
-            true => self.fill_kept(position, nearness, layout, wanted, out),
+        let mut is_scattered = self.scattered.borrow().contains(&position);
+        let near = match is_scattered {
+            true => Nearness::Near,
+            false => nearness,
+        };
+        let kept = match is_beside || is_scattered {
+            true => self.fill_kept(position, near, layout, wanted, out),
             false => 0,
         };
         let wanted = &wanted[kept..];
         if wanted.is_empty() {
             return Ok(());
         }
+        is_scattered = is_scattered && (kept > 0 || self.holds_scattered(position, wanted));
         let bytes = self.bytes(store);
-        let mut expected = (at.expected)();
+        let Coming {
+            mut expected,
+            scattered,
+        } = match is_scattered {
+            true => Coming::default(),
+            false => (at.coming)(),
+        };
         expected.rows.end = expected.rows.end.min(self.layout.row_count() as u32);
         let farthest = expected.farthest(position);
+        let is_beside = is_beside && scattered.len() < 2;
         let ahead = match (pages_are_cold(), nearness) {
             (true, _) => Some(Ahead::Disk),
             (false, Nearness::Near | Nearness::InLane(_)) if is_beside => None,
@@ -400,6 +417,16 @@ impl GroupAccess {
                 columns.sort_unstable();
                 columns.dedup();
             }
+            if scattered.len() > 1 {
+                self.read_scattered(store, &columns, scattered, ahead)?;
+                is_scattered = true;
+            }
+            if is_scattered {
+                columns.retain(|&column| {
+                    let known = self.columns[column].get();
+                    known.is_none_or(|known| !known.access.reads_scattered())
+                });
+            }
             if columns.len() >= ahead.fewest_columns() {
                 let ends = [position, farthest.unwrap_or(position)];
                 let rows = &ends[..1 + usize::from(farthest.is_some())];
@@ -408,6 +435,9 @@ impl GroupAccess {
             READ.set(columns);
         }
         let fill_one = |i: usize, out: &mut RowDatums| {
+            if is_scattered && self.put_kept(i, position, Nearness::Near, layout, out) {
+                return Ok(());
+            }
             let attribute = &layout.attributes[i];
             if attribute.dropped {
                 out.set_null(i);
@@ -440,31 +470,77 @@ impl GroupAccess {
         wanted: &[usize],
         out: &mut RowDatums,
     ) -> usize {
-        let mut put = |column: usize, state: &mut RowState, access: &RowAccess| {
-            match access.kept(position, state) {
+        let is_kept = |&column: &usize| self.put_kept(column, position, nearness, layout, out);
+        let kept = wanted.iter().map(is_kept).position(|is_kept| !is_kept);
+        kept.unwrap_or(wanted.len())
+    }
+
+    /// Writes a value that was read along with that of another row; false if it was not.
+    #[inline]
+    fn put_kept(
+        &self,
+        column: usize,
+        position: u32,
+        nearness: Nearness,
+        layout: &TableLayout,
+        out: &mut RowDatums,
+    ) -> bool {
+        let known = self.columns.get(column).and_then(OnceCell::get);
+        let Some(known) = known.filter(|_| !layout.attributes[column].dropped) else {
+            return false;
+        };
+        let mut put = |state: &mut RowState| {
+            match known.access.kept(position, state) {
                 None => return false,
                 Some(None) => out.set_null(column),
                 Some(Some(value)) => out.put(column, value, &layout.attributes[column]),
             }
             true
         };
-        let mut is_kept = |&column: &usize| {
-            let known = self.columns.get(column).and_then(OnceCell::get);
-            let Some(known) = known.filter(|_| !layout.attributes[column].dropped) else {
-                return false;
-            };
-            match nearness {
-                Nearness::Far => false,
-                Nearness::Near => (known.state.try_borrow_mut())
-                    .is_ok_and(|mut state| put(column, &mut state, &known.access)),
-                Nearness::InLane(lane) => (known.lanes.try_borrow_mut()).is_ok_and(|mut lanes| {
-                    let state = lanes.get_mut(lane);
-                    state.is_some_and(|state| put(column, state, &known.access))
-                }),
-            }
-        };
-        let kept = wanted.iter().position(|column| !is_kept(column));
-        kept.unwrap_or(wanted.len())
+        match nearness {
+            Nearness::Far => false,
+            Nearness::Near => (known.state.try_borrow_mut()).is_ok_and(|mut state| put(&mut state)),
+            Nearness::InLane(lane) => (known.lanes.try_borrow_mut())
+                .is_ok_and(|mut lanes| lanes.get_mut(lane).is_some_and(put)),
+        }
+    }
+
+    /// Reads these columns of some rows, column by column, and keeps the values.
+    fn read_scattered(
+        &self,
+        store: &LazyStore<'_>,
+        columns: &[usize],
+        rows: Vec<u32>,
+        ahead: Ahead,
+    ) -> Result<(), ColdError> {
+        self.scattered.borrow_mut().clear();
+        if ahead == Ahead::Disk {
+            self.prefetch_rows(&self.bytes(store), columns, &rows)?;
+        }
+        for &column in columns {
+            // What was requested for one column is forgotten at the next one.
+            let bytes = self.bytes(store);
+            let column = self.column(column, &bytes)?;
+            let mut state = column.state.borrow_mut();
+            column.access.read_scattered(&rows, &bytes, &mut state);
+            column.count(&state, &self.memory);
+        }
+        self.scattered.replace(rows);
+        Ok(())
+    }
+
+    /// Whether the row was read along with others here and there, and any of these columns.
+    fn holds_scattered(&self, position: u32, columns: &[usize]) -> bool {
+        let mut known = (columns.iter()).filter_map(|&column| self.columns.get(column)?.get());
+        known.any(|known| {
+            (known.state.try_borrow())
+                .is_ok_and(|state| known.access.holds_scattered(position, &state))
+        })
+    }
+
+    /// How many rows it has.
+    pub fn row_count(&self) -> u32 {
+        self.layout.row_count() as u32
     }
 
     /// Drops the blocks that were decoded; not those of a column that is being read, as by an

@@ -112,6 +112,11 @@ impl ByteSource for GroupBytes<'_, '_> {
         Ok(self.reader()?.read(offset, into)?)
     }
 
+    fn request(&self, ranges: &[Range<u64>]) {
+        // An error is met by the read that follows.
+        let _ = self.ask(ranges, Ahead::Memory);
+    }
+
     fn show(&self, offset: u64, len: usize, look: &mut dyn FnMut(&[u8])) -> bool {
         // An error is met by the read that follows.
         self.reader()

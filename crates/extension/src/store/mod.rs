@@ -40,6 +40,7 @@
 
 pub mod cache;
 pub mod column_reader;
+pub mod coming;
 pub mod decoded_size;
 pub mod directory;
 pub mod directory_version;

@@ -15,6 +15,7 @@
 //! parallel scan take blocks from one shared iterator, which gives each block to one of them; a
 //! participant whose stream has met a cold block keeps that block and reads it after its hot pages.
 
+use std::collections::VecDeque;
 use std::ffi::c_void;
 use std::ptr;
 
@@ -52,6 +53,10 @@ pub(super) fn set<A: BitmapScans>(routine: &mut Routine) {
 
 /// `MaxHeapTuplesPerPage` for 8 kB pages.
 const MAX_OFFSETS: usize = 291;
+/// Cold blocks that are taken from the bitmap at a time.
+const BLOCKS_AHEAD: usize = 16;
+/// The same of a bitmap that the participants of a parallel scan share.
+const SHARED_BLOCKS_AHEAD: usize = 4;
 const NO_BUFFER: pg_sys::Buffer = pg_sys::InvalidBuffer as pg_sys::Buffer;
 
 /// The position of the scan in the bitmap.
@@ -88,6 +93,17 @@ pub(super) struct BitmapState {
     next_offset: usize,
     /// The cold block that ended the stream, until it is read.
     first_cold: Option<pg_sys::TBMIterateResult>,
+    /// Cold blocks that come next, taken from the bitmap ahead of time: who reads a row may know
+    /// the rows after it.
+    ahead: VecDeque<BlockAhead>,
+}
+
+/// A block of the bitmap.
+struct BlockAhead {
+    block: BlockNumber,
+    recheck: bool,
+    loaded: Loaded,
+    offsets: Vec<u16>,
 }
 
 impl Default for BitmapState {
@@ -101,8 +117,52 @@ impl Default for BitmapState {
             offsets: Vec::new(),
             next_offset: 0,
             first_cold: None,
+            ahead: VecDeque::new(),
         }
     }
+}
+
+impl BlockAhead {
+    /// Every row of the block is meant if the bitmap does not name them.
+    ///
+    /// # Safety
+    /// As [`BitmapState::begin_block`], of a cold block.
+    unsafe fn of(result: *mut pg_sys::TBMIterateResult) -> BlockAhead {
+        let mut offsets = Vec::new();
+        // SAFETY: as for this function.
+        unsafe {
+            let loaded = extract(result, &mut offsets);
+            if loaded == Loaded::Lossy {
+                offsets.extend(1..=ROWS_PER_COLD_BLOCK as u16);
+            }
+            BlockAhead {
+                block: (*result).blockno,
+                recheck: (*result).recheck,
+                loaded,
+                offsets,
+            }
+        }
+    }
+}
+
+/// The offsets that the bitmap names of a block.
+///
+/// # Safety
+/// As [`BitmapState::begin_block`].
+unsafe fn extract(result: *mut pg_sys::TBMIterateResult, offsets: &mut Vec<u16>) -> Loaded {
+    offsets.clear();
+    offsets.reserve(MAX_OFFSETS);
+    // SAFETY: as for this function; the array has space for as many offsets as a page can have, and
+    // so many are set.
+    unsafe {
+        if (*result).lossy {
+            return Loaded::Lossy;
+        }
+        let named = offsets.as_mut_ptr();
+        let count = pg_sys::tbm_extract_page_tuple(result, named, MAX_OFFSETS as u32);
+        offsets.set_len((count.max(0) as usize).min(MAX_OFFSETS));
+    }
+    Loaded::Exact
 }
 
 impl BitmapState {
@@ -112,10 +172,15 @@ impl BitmapState {
         offset
     }
 
-    /// The current block, and its offsets that come next.
-    pub(super) fn rest(&self) -> (BlockNumber, &[u16]) {
-        let rest = self.offsets.get(self.next_offset..);
-        (self.block, rest.unwrap_or_default())
+    /// The rows of cold blocks that come next.
+    pub(super) fn upcoming(&self) -> impl Iterator<Item = Tid> {
+        let rest = self.offsets.get(self.next_offset..).unwrap_or_default();
+        let rest = rest.iter().map(|&offset| Tid::new(self.block, offset));
+        let ahead = self.ahead.iter().flat_map(|ahead| {
+            let offsets = ahead.offsets.iter();
+            offsets.map(|&offset| Tid::new(ahead.block, offset))
+        });
+        rest.chain(ahead)
     }
 
     /// Moves to a block of the bitmap, with the offsets that the bitmap names.
@@ -124,20 +189,12 @@ impl BitmapState {
     /// `result` comes from the scan's bitmap, which has not been freed.
     unsafe fn begin_block(&mut self, result: *mut pg_sys::TBMIterateResult) -> Loaded {
         self.next_offset = 0;
-        self.offsets.clear();
-        // SAFETY: as for this function; the array has space for as many offsets as a page can have.
+        // SAFETY: as for this function.
         unsafe {
             self.block = (*result).blockno;
             self.recheck = (*result).recheck;
-            if (*result).lossy {
-                return Loaded::Lossy;
-            }
-            self.offsets.resize(MAX_OFFSETS, 0);
-            let offsets = self.offsets.as_mut_ptr();
-            let count = pg_sys::tbm_extract_page_tuple(result, offsets, MAX_OFFSETS as u32);
-            self.offsets.truncate(count as usize);
+            extract(result, &mut self.offsets)
         }
-        Loaded::Exact
     }
 
     fn unpin(&mut self) {
@@ -400,22 +457,34 @@ fn next_cold<A: BitmapScans>(scan: &mut OpenScan<'_, A>, slot: Slot<'_>) -> bool
     }
 }
 
-/// Takes the next cold block from the bitmap.
+/// Takes the next cold block from the bitmap, and some after it.
 fn load_next_cold_block<A: BitmapScans>(scan: &mut OpenScan<'_, A>) -> Option<Loaded> {
-    let first = scan.bitmap().first_cold.take();
-    let mut result = first.unwrap_or_default();
-    // SAFETY: the bitmap lives until the scan is ended or restarted.
-    unsafe {
-        let bitmap = &mut (*scan.raw()).base.st.rs_tbmiterator;
-        if first.is_none() && !pg_sys::tbm_iterate(bitmap, &mut result) {
-            scan.bitmap().phase = Phase::Done;
-            return None;
+    if scan.bitmap().ahead.is_empty() {
+        let mut first = scan.bitmap().first_cold.take();
+        // SAFETY: the bitmap lives until the scan is ended or restarted.
+        unsafe {
+            let bitmap = &raw mut (*scan.raw()).base.st.rs_tbmiterator;
+            let most = match (*bitmap).shared {
+                true => SHARED_BLOCKS_AHEAD,
+                false => BLOCKS_AHEAD,
+            };
+            for _ in 0..most {
+                let mut result = pg_sys::TBMIterateResult::default();
+                match first.take() {
+                    Some(first) => result = first,
+                    None if !pg_sys::tbm_iterate(bitmap, &mut result) => break,
+                    None => {}
+                }
+                scan.bitmap().ahead.push_back(BlockAhead::of(&mut result));
+            }
         }
-        let state = scan.bitmap();
-        let loaded = state.begin_block(&mut result);
-        if loaded == Loaded::Lossy {
-            state.offsets.extend(1..=ROWS_PER_COLD_BLOCK as u16);
-        }
-        Some(loaded)
     }
+    let state = scan.bitmap();
+    let Some(next) = state.ahead.pop_front() else {
+        state.phase = Phase::Done;
+        return None;
+    };
+    (state.block, state.recheck) = (next.block, next.recheck);
+    (state.offsets, state.next_offset) = (next.offsets, 0);
+    Some(next.loaded)
 }

@@ -23,7 +23,7 @@ use crate::hot::scan::HotScan;
 use crate::slot::Slot;
 use crate::snapshot::Snapshot;
 use crate::table::Table;
-use crate::tid::BlockNumber;
+use crate::tid::Tid;
 
 /// Which side a scan is reading.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -73,19 +73,19 @@ pub(crate) unsafe fn inner_of<'a>(scan: pg_sys::TableScanDesc) -> HotScan<'a> {
     unsafe { HotScan::from_raw(Descriptor::heap(scan.cast())) }
 }
 
-/// The block that a bitmap scan is at, and which of its rows come next; `None` before the first one
-/// and of other scans.
+/// The rows of cold blocks to which a bitmap scan leads next; `None` before the first one and of
+/// other scans.
 ///
 /// # Safety
 /// `scan` was begun by the callback of [`super::set_scans`], and is open for `'a`; nothing uses it
 /// as long as the result is used.
-pub(crate) unsafe fn rest_of_block<'a>(
+pub(crate) unsafe fn upcoming_rows<'a>(
     scan: pg_sys::TableScanDesc,
-) -> Option<(BlockNumber, &'a [u16])> {
+) -> Option<impl Iterator<Item = Tid> + 'a> {
     // SAFETY: as for this function. What is kept begins with the bitmap, whatever type keeps it.
     unsafe {
         let scan = scan.cast::<Descriptor>().as_ref()?;
-        Some(scan.kept.cast::<BitmapState>().as_ref()?.rest())
+        Some(scan.kept.cast::<BitmapState>().as_ref()?.upcoming())
     }
 }
 

@@ -22,7 +22,7 @@ use pgrx::{pg_guard, pg_sys};
 pub use analyze::AnalyzeScans;
 pub use bitmap::BitmapScans;
 pub use descriptor::{OpenScan, Side};
-pub(crate) use descriptor::{inner_of, rest_of_block};
+pub(crate) use descriptor::{inner_of, upcoming_rows};
 pub(crate) use parallel::shared_counter;
 pub use sample::{ChosenBlock, SampleMethod, SampleScans};
 
