@@ -93,8 +93,8 @@ pub(super) struct BitmapState {
     next_offset: usize,
     /// The cold block that ended the stream, until it is read.
     first_cold: Option<pg_sys::TBMIterateResult>,
-    /// Cold blocks that come next, taken from the bitmap ahead of time: who reads a row may know
-    /// the rows after it.
+    /// Cold blocks that come next, taken from the bitmap ahead of time: the reader of a row may
+    /// learn the rows after it.
     ahead: VecDeque<BlockAhead>,
 }
 
