@@ -37,20 +37,30 @@ pub(super) struct LateRow {
 }
 
 impl LateRow {
-    /// The rows of the group that the scan asks for next.
-    fn coming(&self, scan: LateScan, slot: Slot<'_>) -> Coming {
+    /// The rows of the group that the scan asks for next. `is_sure`: their columns are wanted as
+    /// this one's are. Those that a row is asked for after others may depend on a condition.
+    fn coming(&self, scan: LateScan, slot: Slot<'_>, is_sure: bool) -> Coming {
         let first = (self.tid.row()).and_then(|row| row.0.checked_sub(self.position.into()));
         let Some(first) = first else {
             return Coming::default();
         };
         let mut after = After::of(self.position);
         let row_count = u64::from(self.group.row_count());
+        // Entries of rows that were merged or updated lie among the others.
+        let mut others = 0;
         let mut show = |row: Option<RowNumber>| {
             let at = row.and_then(|row| row.0.checked_sub(first));
-            at.is_some_and(|at| at < row_count && after.add(at as u32))
+            match at.filter(|at| *at < row_count) {
+                Some(at) => after.add(at as u32),
+                None => {
+                    others += 1;
+                    others < MOST_OTHERS
+                }
+            }
         };
         match scan.rows_after(slot, self.tid, &mut show) {
-            Some(wanted) => after.finish(wanted),
+            Some(wanted) if is_sure => after.finish(wanted),
+            Some(_) => after.finish(1),
             None => Coming::default(),
         }
     }
@@ -68,6 +78,8 @@ struct Place {
     writer: SlotWriter,
 }
 
+/// Entries that lead to no row of a group are passed over until they are so many.
+const MOST_OTHERS: u32 = 64;
 /// Places without a slot that keep their memory.
 const MOST_KEPT: usize = 4;
 
@@ -187,7 +199,7 @@ fn read(place: &mut Place, slot: Slot<'_>, table: Table<'_>, from: usize, to: us
         pgrx::error!("a slot has lost the row that it stands for");
     };
     let (store, scan) = (LazyStore::of(table), place.scan);
-    let coming = || row.coming(scan, slot);
+    let coming = || row.coming(scan, slot, from == 0);
     let at = RowAt {
         position: row.position,
         coming: &coming,
