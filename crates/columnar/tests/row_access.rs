@@ -6,52 +6,15 @@ use std::cell::RefCell;
 use std::ops::Range;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 
+use generate::recorder::{Recorder, stored};
 use generate::{
     ALL_SHAPES, NULLS, Nulls, Random, Shape, TYPES, column, expected_around, row_group, same,
 };
 use howdah_columnar::{
-    ByteSource, Chunk, ChunkBuffer, ColumnType, ColumnarError, Effort, EncodeOptions, Expected,
-    GroupLayout, MAX_ROWS, OwnedValue, ReadUnit, RowAccess, RowState,
+    ByteSource, Chunk, ChunkBuffer, ColumnType, ColumnarError, Effort, EncodeOptions, GroupLayout,
+    MAX_ROWS, OwnedValue, ReadUnit, RowAccess, RowState,
 };
 use proptest::prelude::*;
-
-/// A stored row group that remembers what was read of it.
-struct Recorder<'a> {
-    bytes: &'a [u8],
-    reads: RefCell<Vec<Range<u64>>>,
-}
-
-impl<'a> Recorder<'a> {
-    fn new(bytes: &'a [u8]) -> Self {
-        Self {
-            bytes,
-            reads: RefCell::default(),
-        }
-    }
-
-    fn take(&self) -> Vec<Range<u64>> {
-        self.reads.take()
-    }
-}
-
-impl ByteSource for Recorder<'_> {
-    type Error = ColumnarError;
-
-    fn read(&self, offset: u64, into: &mut [u8]) -> Result<(), ColumnarError> {
-        self.bytes.read(offset, into)?;
-        self.reads
-            .borrow_mut()
-            .push(offset..offset + into.len() as u64);
-        Ok(())
-    }
-}
-
-fn stored(ty: ColumnType, rows: &[Option<OwnedValue>], effort: Effort) -> Vec<u8> {
-    let encoded = row_group(&[(ty, rows.to_vec())])
-        .encode(effort)
-        .expect("encodes");
-    [encoded.footer, encoded.body].concat()
-}
 
 fn check_row(
     access: &RowAccess,
@@ -270,135 +233,6 @@ fn check_neighbours(rows: &[Option<OwnedValue>]) {
             .expect("reads");
         assert_eq!(recorder.take(), by_itself);
     }
-}
-
-/// Of rows beside each other, whatever they are, the second one is read along with those after it.
-#[test]
-fn neighbours_of_all_types_are_read_together() {
-    let random = &mut Random(29);
-    let mut seen = 0;
-    for ty in TYPES {
-        for shape in ALL_SHAPES {
-            for nulls in NULLS {
-                for effort in [Effort::Fast, Effort::Default] {
-                    let rows = column(ty, shape, nulls, 3_000, random);
-                    let bytes = stored(ty, &rows, effort);
-                    let recorder = Recorder::new(&bytes);
-                    let layout = GroupLayout::read(&recorder).expect("reads");
-                    let access = layout.row_access(0, &recorder).expect("plans");
-                    // Frames are decompressed as a whole, and images of numerics read one by one.
-                    if access.unit() != ReadUnit::Value || ty == ColumnType::Numeric {
-                        continue;
-                    }
-                    let mut state = RowState::default();
-                    let mut reads = Vec::new();
-                    for row in 1_500..1_505u32 {
-                        let value = access.value_among(row, &recorder, &mut state);
-                        let expected = rows[row as usize].as_ref().map(OwnedValue::as_value);
-                        assert!(same(value.expect("reads"), expected), "row {row}");
-                        reads.push(recorder.take().len());
-                    }
-                    let rest = &reads[2..];
-                    let what = format!("{ty:?}, {shape:?}, {nulls:?}, {effort:?}: {reads:?}");
-                    assert_eq!(rest, [0, 0, 0], "{what}");
-                    seen += usize::from(reads[1] > 0);
-                }
-            }
-        }
-    }
-    assert!(seen > 100, "only {seen} columns were read at all");
-}
-
-/// Of rows that are expected the first one is read along with all others, and not one beyond.
-#[test]
-fn expected_rows_are_read_together_and_no_others() {
-    let random = &mut Random(31);
-    let mut seen = 0;
-    for ty in TYPES {
-        for shape in ALL_SHAPES {
-            for nulls in NULLS {
-                let rows = column(ty, shape, nulls, 3_000, random);
-                let bytes = stored(ty, &rows, Effort::Default);
-                let recorder = Recorder::new(&bytes);
-                let layout = GroupLayout::read(&recorder).expect("reads");
-                let access = layout.row_access(0, &recorder).expect("plans");
-                // Frames are decompressed as a whole, and images of numerics read one by one.
-                if access.unit() != ReadUnit::Value || ty == ColumnType::Numeric {
-                    continue;
-                }
-                let what = format!("{ty:?}, {shape:?}, {nulls:?}");
-                let mut state = RowState::default();
-                let reads = |asked: Vec<u32>, of: Range<u32>, state: &mut RowState| {
-                    let expected = Expected {
-                        rows: of,
-                        wanted: u32::MAX,
-                    };
-                    let read = |row: u32| {
-                        let value = access.stored_among(row, &expected, &recorder, state);
-                        let wanted = rows[row as usize].as_ref().map(OwnedValue::as_value);
-                        assert!(same(value.expect("reads"), wanted), "row {row}: {what}");
-                        recorder.take().len()
-                    };
-                    asked.into_iter().map(read).collect::<Vec<_>>()
-                };
-                let forth = reads((1_500..1_507).collect(), 1_500..1_507, &mut state);
-                assert_eq!(forth[1..], [0; 6], "{what}: {forth:?}");
-                let back = reads((100..107).rev().collect(), 100..107, &mut state);
-                assert_eq!(back[1..], [0; 6], "{what}: {back:?}");
-                seen += usize::from(forth[0] > 0);
-                assert!(access.kept(107, &mut state).is_none(), "{what}");
-                assert!(access.kept(99, &mut state).is_none(), "{what}");
-                // One that stands alone, beside the one before or not.
-                for row in [107, 2_000] {
-                    reads(vec![row], row..row + 1, &mut state);
-                    assert!(access.kept(row + 1, &mut state).is_none(), "{what}");
-                }
-            }
-        }
-    }
-    assert!(seen > 50, "only {seen} columns were read at all");
-}
-
-/// Rows here and there are kept once they were read together, and nothing is read for them again.
-#[test]
-fn scattered_rows_are_read_once() {
-    let random = &mut Random(37);
-    let mut seen = 0;
-    for ty in TYPES {
-        for shape in ALL_SHAPES {
-            for nulls in NULLS {
-                let rows = column(ty, shape, nulls, 3_000, random);
-                let bytes = stored(ty, &rows, Effort::Default);
-                let recorder = Recorder::new(&bytes);
-                let layout = GroupLayout::read(&recorder).expect("reads");
-                let access = layout.row_access(0, &recorder).expect("plans");
-                let mut state = RowState::default();
-                let some: Vec<u32> = (0..10).map(|_| random.below(3_000) as u32).collect();
-                recorder.take();
-                access.read_scattered(&some, &recorder, &mut state);
-                if !access.reads_scattered() {
-                    assert!(recorder.take().is_empty());
-                    continue;
-                }
-                seen += usize::from(!recorder.take().is_empty());
-                for &row in &some {
-                    assert!(access.holds_scattered(row, &state));
-                    let value = access.kept(row, &mut state);
-                    let wanted = rows[row as usize].as_ref().map(OwnedValue::as_value);
-                    let value = value.unwrap_or_else(|| panic!("row {row} of {ty:?}, {shape:?}"));
-                    assert!(
-                        same(value, wanted),
-                        "row {row} of {ty:?}, {shape:?}, {nulls:?}"
-                    );
-                }
-                assert!(recorder.take().is_empty());
-                // A row that does not exist is met by itself.
-                access.read_scattered(&[1, 3_000], &recorder, &mut state);
-                assert!(access.kept(1, &mut state).is_none());
-            }
-        }
-    }
-    assert!(seen > 50, "only {seen} columns were read at all");
 }
 
 const EFFORTS: [Effort; 3] = [Effort::Fast, Effort::Default, Effort::Best];

@@ -4,6 +4,7 @@
 #![allow(dead_code)]
 
 pub mod agreement;
+pub mod recorder;
 pub mod zones;
 
 use howdah_columnar::{
