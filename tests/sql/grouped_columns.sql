@@ -1,4 +1,4 @@
--- Strings of several columns side by side: the option, what it stores, and every statement on such rows.
+-- Values of several columns side by side: the option, what it stores, and every statement on such rows.
 CREATE SCHEMA grouped;
 SET search_path = grouped, public;
 SET howdah.load_threshold = 0;
@@ -6,7 +6,6 @@ CREATE TABLE t (id int PRIMARY KEY, name text, kind text, note varchar(200), doc
                 twice text GENERATED ALWAYS AS (name || name) VIRTUAL) USING howdah;
 
 -- What is refused.
-SELECT howdah.set_options('t', grouped_columns => '{name,id}');
 SELECT howdah.set_options('t', grouped_columns => '{name,nothing}');
 SELECT howdah.set_options('t', grouped_columns => '{name,note,name}');
 SELECT howdah.set_options('t', grouped_columns => '{name,NULL}');
@@ -50,12 +49,12 @@ SELECT a.attname, c.encoding LIKE 'grouped(%' AS is_grouped, c.bytes < c.raw_byt
     WHERE relation = 't'::regclass ORDER BY c.attnum;
 SELECT sum(c.bytes) BETWEEN max(g.body_bytes) - 100 AND max(g.body_bytes) AS all_bytes
     FROM howdah.column_chunks c JOIN howdah.row_groups g USING (relation, row_group) WHERE relation = 't'::regclass;
-CREATE FUNCTION differences(query text) RETURNS bigint LANGUAGE plpgsql AS $$
+CREATE FUNCTION differences(query text, one text = 't', other text = 'h') RETURNS bigint LANGUAGE plpgsql AS $$
 DECLARE
     found bigint;
 BEGIN
     EXECUTE format('SELECT count(*) FROM ((%1$s EXCEPT ALL %2$s) UNION ALL (%2$s EXCEPT ALL %1$s)) d',
-        replace(query, '@', 't'), replace(query, '@', 'h')) INTO found;
+        replace(query, '@', one), replace(query, '@', other)) INTO found;
     RETURN found;
 END $$;
 CREATE TABLE queries (query text);
@@ -130,6 +129,49 @@ BEGIN
     RETURN (plan #>> '{0,Plan,Shared Hit Blocks}')::int + (plan #>> '{0,Plan,Shared Read Blocks}')::int;
 END $$;
 SELECT pages('SELECT apart FROM apart WHERE id = 15000') - pages('SELECT wide FROM wide WHERE id = 15000') >= 6 AS is_cheaper;
+
+-- Numbers lie among the strings.
+CREATE TABLE n (id int PRIMARY KEY, b bool, s smallint, i int, l bigint, r real, d double precision, m numeric(12,2),
+                free numeric, same int, day date, at timestamptz, took interval, word text, rising bigint) USING howdah;
+CREATE TABLE hn (LIKE n INCLUDING ALL) USING heap;
+SELECT howdah.set_options('n', grouped_columns => '{id,b,s,i,l,r,d,m,free,same,day,at,took,word,rising}');
+INSERT INTO hn SELECT i, i % 3 = 0, CASE WHEN i % 5 > 0 THEN i % 1000 - 500 END, i * 7919 % 100003 - 50000,
+    CASE i WHEN 1 THEN -9223372036854775808 WHEN 2 THEN 9223372036854775807 ELSE i * 104729::bigint END,
+    CASE i WHEN 3 THEN 'NaN' WHEN 4 THEN '-0' WHEN 5 THEN '-inf' ELSE i / 7.0 END,
+    CASE i WHEN 3 THEN '-0' WHEN 4 THEN 'NaN' ELSE sin(i) END, CASE WHEN i % 4 > 0 THEN i * 37 % 10007 / 100.0 - 20 END,
+    CASE WHEN i % 3 > 0 THEN 1.5 ELSE 1.25 END * i, 7, '2026-01-01'::date + i % 700, '2026-01-01 00:00+00'::timestamptz + i * interval '7 minutes',
+    CASE WHEN i % 6 > 0 THEN i * interval '1 second' END, 'word ' || i % 97 || md5(i::text), i FROM generate_series(1, 20000) i;
+INSERT INTO n TABLE hn;
+CREATE INDEX ON n (i);
+CREATE INDEX ON hn (i);
+VACUUM ANALYZE n, hn;
+SELECT a.attname, c.encoding LIKE 'grouped(%' AS is_grouped
+    FROM howdah.column_chunks c JOIN pg_attribute a ON a.attrelid = c.relation AND a.attnum = c.attnum
+    WHERE relation = 'n'::regclass ORDER BY row_group, c.attnum;
+SELECT count(*) FROM (TABLE n EXCEPT ALL TABLE hn) d;
+SELECT (SELECT md5(string_agg(n::text, '|' ORDER BY id)) FROM n) = (SELECT md5(string_agg(hn::text, '|' ORDER BY id)) FROM hn) AS same_text;
+TRUNCATE queries;
+INSERT INTO queries VALUES
+    ('SELECT * FROM @ WHERE id = 12345'), ('SELECT * FROM @ WHERE i BETWEEN -100 AND 100'), ('SELECT * FROM @ WHERE id IN (1, 2, 3, 4, 5, 19999)'),
+    ('SELECT id FROM @ WHERE s IS NULL'), ('SELECT s, count(*), sum(l), min(m), max(free), avg(m) FROM @ GROUP BY s'),
+    ('SELECT b, count(i), min(i), max(i), sum(i), min(r), max(d) FROM @ GROUP BY b'), ('SELECT id, m FROM @ WHERE m > 70'),
+    ('SELECT id FROM @ WHERE r = ''NaN'' OR d = 0 OR l < 0'), ('SELECT day, max(at) FROM @ WHERE day < ''2026-03-01'' GROUP BY day'),
+    ('(SELECT id, took FROM @ ORDER BY took DESC NULLS LAST, id LIMIT 20)'), ('SELECT same, rising FROM @ WHERE rising % 1000 = 0');
+SELECT query FROM queries WHERE differences(query, 'n', 'hn') <> 0;
+SET howdah.debug_force_vectorized = on;
+SELECT query FROM queries WHERE differences(query, 'n', 'hn') <> 0;
+RESET howdah.debug_force_vectorized;
+SET enable_seqscan = off;
+SET howdah.columnar_scan = off;
+SELECT query FROM queries WHERE differences(query, 'n', 'hn') <> 0;
+RESET howdah.columnar_scan;
+RESET enable_seqscan;
+UPDATE n SET m = m + 1, s = NULL WHERE id % 777 = 0;
+UPDATE hn SET m = m + 1, s = NULL WHERE id % 777 = 0;
+DELETE FROM n WHERE i BETWEEN 0 AND 500;
+DELETE FROM hn WHERE i BETWEEN 0 AND 500;
+SELECT count(*) FROM (TABLE n EXCEPT ALL TABLE hn) d;
+SELECT pages('SELECT n FROM n WHERE id = 15000') <= 16 AS is_near;
 
 SET client_min_messages = warning;
 DROP SCHEMA grouped CASCADE;

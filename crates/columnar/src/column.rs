@@ -7,7 +7,7 @@ use arrow_array::{
     Int16Array, Int32Array, Int64Array, PrimitiveArray as ArrowPrimitive, StringViewArray,
     UInt32Array, cast::AsArray, types::ArrowPrimitiveType,
 };
-use arrow_buffer::{Buffer as ArrowBuffer, NullBuffer, ScalarBuffer};
+use arrow_buffer::{BooleanBuffer, Buffer as ArrowBuffer, NullBuffer, ScalarBuffer};
 use vortex_array::arrays::dict::DictArraySlotsExt;
 use vortex_array::arrays::{Constant, Dict, VarBinViewArray};
 use vortex_array::dtype::NativePType;
@@ -20,7 +20,7 @@ use crate::buffers::{Views, bools, indexes, nulls_of, numbers};
 use crate::codec;
 use crate::error::ColumnarError;
 use crate::joined::Joined;
-use crate::numeric::NumericColumn;
+use crate::numeric::{NumericColumn, NumericDigits, NumericScales};
 use crate::types::ColumnType;
 use crate::value::Value;
 use crate::{symbols, words};
@@ -203,6 +203,49 @@ impl Column {
             _ => Self::Bytes(values),
         })
     }
+
+    /// A column of the values of stored bits, which are those of [`Value::of_bits`]; of numerics
+    /// with this scale.
+    pub(crate) fn from_bits(
+        ty: ColumnType,
+        scale: u16,
+        bits: Vec<u64>,
+        nulls: Option<NullBuffer>,
+    ) -> Result<Self, ColumnarError> {
+        Ok(match ty {
+            ColumnType::Bool => {
+                let values = BooleanBuffer::collect_bool(bits.len(), |row| bits[row] != 0);
+                Self::Bool(BooleanArray::new(values, nulls))
+            }
+            ColumnType::Int16 => Self::Int16(numbers_of(bits, |bits| bits as i16, nulls)?),
+            ColumnType::Int32 => Self::Int32(numbers_of(bits, |bits| bits as i32, nulls)?),
+            ColumnType::Int64 => Self::Int64(numbers_of(bits, |bits| bits as i64, nulls)?),
+            ColumnType::Float32 => {
+                Self::Float32(numbers_of(bits, |bits| f32::from_bits(bits as u32), nulls)?)
+            }
+            ColumnType::Float64 => Self::Float64(numbers_of(bits, f64::from_bits, nulls)?),
+            ColumnType::Numeric => {
+                let digits = bits.into_iter().map(|bits| bits as i64).collect();
+                let (digits, scale) = (
+                    NumericDigits::Narrow(digits),
+                    NumericScales::Constant(scale),
+                );
+                Self::Numeric(NumericColumn::new(digits, scale, Vec::new(), None, nulls)?)
+            }
+            ColumnType::Text | ColumnType::Bytes | ColumnType::Fixed { .. } => {
+                return Err(ColumnarError::corrupt("a column of strings has numbers"));
+            }
+        })
+    }
+}
+
+fn numbers_of<A: ArrowPrimitiveType>(
+    bits: Vec<u64>,
+    number: impl Fn(u64) -> A::Native,
+    nulls: Option<NullBuffer>,
+) -> Result<ArrowPrimitive<A>, ColumnarError> {
+    ArrowPrimitive::try_new(bits.into_iter().map(number).collect(), nulls)
+        .map_err(|error| ColumnarError::corrupt(error.to_string()))
 }
 
 fn primitive<A>(array: ArrayRef, ctx: &mut ExecutionCtx) -> Result<ArrowPrimitive<A>, ColumnarError>

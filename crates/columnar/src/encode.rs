@@ -17,7 +17,7 @@ use crate::builder::{
 use crate::codec::{self, ChunkWriter, Plan};
 use crate::error::ColumnarError;
 use crate::frames::NewFrames;
-use crate::grouped::{self, Field, Fields, MOST_DIGITS};
+use crate::grouped::{self, Field, Fields, NewField};
 use crate::layout::{self, ChunkLayout, NewColumn, NumericLayout};
 use crate::letters::{Alphabet, NewLetters};
 use crate::nodes::NodeTable;
@@ -100,11 +100,11 @@ pub(crate) fn encode_row_group(
     })
 }
 
-/// The columns of a row group whose strings lie side by side.
+/// The columns of a row group whose values lie side by side.
 struct Group<'r> {
     /// Their positions, ascending.
     positions: Vec<usize>,
-    columns: Vec<&'r BytesBuilder>,
+    columns: Vec<NewField<'r>>,
     /// Once it is encoded.
     rows: Option<(EncodedChunk, Arc<Fields>)>,
 }
@@ -116,22 +116,25 @@ impl<'r> Group<'r> {
         stats: &[ColumnStats],
         options: &EncodeOptions,
     ) -> Option<Self> {
-        let (mut positions, mut strings) = (Vec::new(), Vec::new());
+        let (mut positions, mut fields) = (Vec::new(), Vec::new());
         for (position, column) in columns.iter().enumerate() {
+            // A dictionary does better by strings that repeat.
+            let is_left_out =
+                column.column_type().is_of_strings() && is_repetitive(&stats[position].chunk);
             if positions.len() < MAX_GROUPED
                 && options.grouped.contains(&position)
-                && !is_repetitive(&stats[position].chunk)
-                && let Some(rows) = strings_of(column)
+                && !is_left_out
+                && let Some(field) = NewField::of(column)
             {
                 positions.push(position);
-                strings.push(rows);
+                fields.push(field);
             }
         }
-        let most_bytes = |rows: &&BytesBuilder| rows.data.len() + rows.ends.len() * MOST_DIGITS;
-        let fits = strings.iter().map(most_bytes).sum::<usize>() <= MAX_CHUNK_BYTES;
+        let bytes = fields.iter().map(NewField::most_bytes).sum::<usize>();
+        let fits = bytes <= MAX_CHUNK_BYTES;
         (positions.len() > 1 && fits).then_some(Self {
             positions,
-            columns: strings,
+            columns: fields,
             rows: None,
         })
     }

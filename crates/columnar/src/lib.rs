@@ -94,7 +94,7 @@ pub use wide::wide;
 /// The most rows in a row group.
 pub const MAX_ROWS: usize = 131_072;
 
-/// The most columns that are grouped: each finds its string behind the lengths of all.
+/// The most columns that are grouped: each finds its strings behind the lengths of all.
 pub const MAX_GROUPED: usize = 128;
 
 /// Rows in a zone of the zone map.

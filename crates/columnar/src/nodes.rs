@@ -14,6 +14,7 @@
 //! children as it declares, and trees are at most [`MAX_DEPTH`] high.
 
 use std::ops::Range;
+use std::sync::Arc;
 
 use xxhash_rust::xxh3::xxh3_64;
 
@@ -21,7 +22,7 @@ use crate::access::messages;
 use crate::access::metadata::PackedMetadata;
 use crate::codec::CHUNK_ALIGNMENT;
 use crate::error::ColumnarError;
-use crate::grouped::Field;
+use crate::grouped::{Field, Fields};
 use crate::layout::ChunkLayout;
 use crate::layout::wire::{Reader, ensure, put_bytes, put_varint};
 
@@ -255,6 +256,13 @@ impl NodeTable {
 
     pub(crate) fn set_field(&mut self, field: Field) {
         self.field = Some(field);
+    }
+
+    /// Lets the column's field know its rows by the same memory as another column of the group.
+    pub(crate) fn share_fields(&mut self, fields: &Arc<Fields>) {
+        if let Some(field) = &mut self.field {
+            field.share(fields);
+        }
     }
 
     pub(crate) fn heap_bytes(&self) -> usize {

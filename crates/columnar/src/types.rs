@@ -55,8 +55,8 @@ pub enum Effort {
 pub struct EncodeOptions {
     /// The work that is spent on it.
     pub effort: Effort,
-    /// Columns whose strings are to lie side by side, so that all that a row has of them is in one
-    /// place. Those that are no strings, those whose values repeat, and those beyond
+    /// Columns whose values are to lie side by side, so that all that a row has of them is in one
+    /// place. Strings that repeat, numbers that are all the same, and columns beyond
     /// [`MAX_GROUPED`](crate::MAX_GROUPED) are encoded by themselves.
     pub grouped: Vec<usize>,
 }

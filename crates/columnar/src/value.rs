@@ -60,6 +60,23 @@ impl<'a> Value<'a> {
             _ => Ok(Value::Bytes(bytes)),
         }
     }
+
+    /// The value of stored bits of a column of this type, which is none of strings: of an integer
+    /// with its sign, of a float as it has them, of a numeric its digits.
+    pub(crate) fn of_bits(ty: ColumnType, bits: u64) -> Value<'static> {
+        match ty {
+            ColumnType::Bool => Value::Bool(bits != 0),
+            ColumnType::Int16 => Value::Int16(bits as i16),
+            ColumnType::Int32 => Value::Int32(bits as i32),
+            ColumnType::Float32 => Value::Float32(f32::from_bits(bits as u32)),
+            ColumnType::Float64 => Value::Float64(f64::from_bits(bits)),
+            ColumnType::Int64
+            | ColumnType::Numeric
+            | ColumnType::Text
+            | ColumnType::Bytes
+            | ColumnType::Fixed { .. } => Value::Int64(bits as i64),
+        }
+    }
 }
 
 /// A [`Numeric`] that owns its image.

@@ -141,6 +141,12 @@ fn golden_files() -> Vec<(String, Columns, EncodeOptions)> {
         let name = format!("grouped-{effort:?}").to_lowercase();
         files.push((name, columns, grouped));
     }
+    let columns = golden_columns(Effort::Default);
+    let grouped = EncodeOptions {
+        effort: Effort::Default,
+        grouped: (0..columns.len()).collect(),
+    };
+    files.push(("grouped-numbers".to_owned(), columns, grouped));
     for effort in efforts {
         let (columns, grouped) = zones::columns(effort);
         let name = format!("zones-{effort:?}").to_lowercase();

@@ -198,7 +198,7 @@ pub fn register() {
     );
     GucRegistry::define_bool_guc(
         c"howdah.debug_group_columns",
-        c"Treats all columns of strings as if the option grouped_columns named them.",
+        c"Treats all columns as if the option grouped_columns named them.",
         c"For tests only.",
         &GROUP_COLUMNS,
         GucContext::Userset,

@@ -13,7 +13,7 @@ use std::ops::Range;
 use super::Root;
 use super::expected::Progress;
 use super::reading::Reading;
-use super::root::{NumericRoot, scalar_value};
+use super::root::NumericRoot;
 use super::scalars::Scalars;
 use crate::numeric::join;
 use crate::source::ByteSource;
@@ -55,7 +55,7 @@ impl Ahead {
         }
         let bits = *self.bits.get(at)?;
         let Root::Numeric(numeric) = root else {
-            return Some(scalar_value(ty, bits));
+            return Some(Value::of_bits(ty, bits));
         };
         let unscaled = match self.high.get(at) {
             None => (bits as i64).into(),

@@ -52,7 +52,7 @@ pub use expected::Expected;
 use expected::FIRST_ROWS;
 use plan::Planner;
 use reading::Reading;
-use root::{Root, scalar_value};
+use root::Root;
 use scalars::Scalars;
 pub use scattered::MOST_SCATTERED;
 use scattered::Scattered;
@@ -495,7 +495,7 @@ impl RowAccess {
             Root::AllNull => Ok(None),
             Root::Scalars(scalars) => {
                 let bits = scalars.get(row, &mut reading)?;
-                Ok(bits.map(|bits| scalar_value(self.ty, bits)))
+                Ok(bits.map(|bits| Value::of_bits(self.ty, bits)))
             }
             Root::Strings(strings) => {
                 let place = located.map_or(Place::Unknown, |(_, place)| place);

@@ -74,21 +74,6 @@ fn native_of(ty: ColumnType) -> Option<Native> {
     })
 }
 
-pub(super) fn scalar_value(ty: ColumnType, bits: u64) -> Value<'static> {
-    match ty {
-        ColumnType::Bool => Value::Bool(bits != 0),
-        ColumnType::Int16 => Value::Int16(bits as i16),
-        ColumnType::Int32 => Value::Int32(bits as i32),
-        ColumnType::Float32 => Value::Float32(f32::from_bits(bits as u32)),
-        ColumnType::Float64 => Value::Float64(f64::from_bits(bits)),
-        ColumnType::Int64
-        | ColumnType::Numeric
-        | ColumnType::Text
-        | ColumnType::Bytes
-        | ColumnType::Fixed { .. } => Value::Int64(bits as i64),
-    }
-}
-
 impl Planner<'_> {
     pub(super) fn root(
         &mut self,

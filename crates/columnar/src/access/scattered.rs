@@ -17,7 +17,7 @@ use std::ops::Range;
 
 use super::content::Content;
 use super::reading::Reading;
-use super::root::{Root, scalar_value};
+use super::root::Root;
 use super::scalars::Scalars;
 use super::strings::{Place, Strings};
 use crate::error::ColumnarError;
@@ -74,7 +74,7 @@ impl Scattered {
     ) -> Option<Result<Option<Value<'_>>, ColumnarError>> {
         let at = self.rows.iter().position(|&kept| kept == row)?;
         if let Some(number) = self.numbers.get(at) {
-            return Some(Ok(number.map(|bits| scalar_value(ty, bits))));
+            return Some(Ok(number.map(|bits| Value::of_bits(ty, bits))));
         }
         let &(end, valid) = self.ends.get(at)?;
         if !valid {

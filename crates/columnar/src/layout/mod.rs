@@ -27,6 +27,7 @@ use table::{ENTRY_LEN, Entry, HEADER_LEN, Header, Newer};
 
 use crate::access::RowAccess;
 use crate::error::ColumnarError;
+use crate::grouped::Fields;
 use crate::nodes::NodeTable;
 use crate::predicate::{Predicate, Verdict};
 use crate::source::{ByteSource, read_range};
@@ -44,8 +45,9 @@ pub struct GroupLayout {
     header: Header,
     /// By column; an error where only a newer version knows what the column is.
     entries: Arc<[Result<Entry, Newer>]>,
-    /// What the columns that lie side by side have in common, by the first one that was read.
-    group_hash: Arc<OnceLock<u64>>,
+    /// What the columns that lie side by side have in common, by the first one that was read: a
+    /// hash, and what a row is made of.
+    group: Arc<OnceLock<(u64, Arc<Fields>)>>,
 }
 
 impl GroupLayout {
@@ -75,7 +77,7 @@ impl GroupLayout {
         Ok(Self {
             header,
             entries,
-            group_hash: Arc::default(),
+            group: Arc::default(),
         })
     }
 
@@ -116,7 +118,7 @@ impl GroupLayout {
         Ok(self.entry(column)?.ty)
     }
 
-    /// The first of the columns whose strings lie beside those of a column, if there are any: it
+    /// The first of the columns whose values lie beside those of a column, if there are any: it
     /// has the same chunk, and what is stored of a row is the same. Columns that only a newer
     /// version knows are in no group.
     pub fn first_of_group(&self, column: usize) -> Option<usize> {
@@ -228,7 +230,7 @@ impl GroupLayout {
     fn parse_nodes(&self, column: usize, bytes: &[u8]) -> Result<NodeTable, ColumnarError> {
         let entry = self.entry(column)?;
         let chunk_len = entry.chunk.end - entry.chunk.start;
-        let nodes = NodeTable::parse(bytes, entry.layout, self.header.row_count, chunk_len)?;
+        let mut nodes = NodeTable::parse(bytes, entry.layout, self.header.row_count, chunk_len)?;
         if let Some(field) = nodes.field() {
             // What one column reads of a row is used by the others. Those that only a newer
             // version knows may be among them, or not.
@@ -237,17 +239,23 @@ impl GroupLayout {
                 certain..=certain + entries.iter().filter(|it| it.is_err()).count()
             };
             let (index, count) = (places(&self.entries[..column]), places(&self.entries));
-            let hash = nodes.group_hash();
+            let of_group = || (nodes.group_hash(), Arc::clone(field.fields()));
+            let (hash, fields) = self.group.get_or_init(of_group);
             wire::ensure(
-                field.is_among(index, count) && *self.group_hash.get_or_init(|| hash) == hash,
+                field.fits(entry.ty),
+                "the form of a grouped column does not fit its type",
+            )?;
+            wire::ensure(
+                field.is_among(index, count) && *hash == nodes.group_hash(),
                 "columns that lie side by side disagree about their rows",
             )?;
+            nodes.share_fields(fields);
         }
         Ok(nodes)
     }
 }
 
-/// Whether the column's strings lie beside those of others, as far as this version knows.
+/// Whether the column's values lie beside those of others, as far as this version knows.
 fn is_grouped(entry: &Result<Entry, Newer>) -> bool {
     entry.as_ref().is_ok_and(Entry::is_grouped)
 }

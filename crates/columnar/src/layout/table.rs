@@ -220,7 +220,7 @@ impl Entry {
                 has_images: flags & FLAG_IMAGES != 0,
             }),
             (LAYOUT_ARRAY, ty) if ty != ColumnType::Numeric => ChunkLayout::Array,
-            (LAYOUT_GROUPED, ty) if ty.is_of_strings() => ChunkLayout::Grouped,
+            (LAYOUT_GROUPED, _) => ChunkLayout::Grouped,
             _ => return Err(ColumnarError::corrupt("chunk layout does not fit its type")),
         };
         Ok(Ok(Self {

@@ -14,7 +14,6 @@ use crate::am;
 use crate::errors::refuse;
 use crate::options::label::{NAMES, effort, effort_name};
 use crate::options::{Period, TableOptions, catalog};
-use crate::types::TableLayout;
 use crate::written_databases;
 
 /// `ATTRIBUTE_GENERATED_VIRTUAL`
@@ -228,19 +227,10 @@ fn checked_group(table: Table<'_>, names: Vec<Option<String>>) -> Vec<i16> {
             None,
         );
     }
-    let layout = TableLayout::of(table.descriptor());
     let mut columns = checked_columns(table, names, "the group", |name, at| {
         let attribute = table.descriptor().attribute(at);
         if attribute.attgenerated as u8 == VIRTUAL {
             refuse_virtual(name, "Only stored columns can be grouped.");
-        }
-        if !layout.attributes[at].column_type.is_of_strings() {
-            let type_name = names::type_of(attribute.atttypid);
-            refuse(
-                PgSqlErrorCode::ERRCODE_FEATURE_NOT_SUPPORTED,
-                format!("column \"{name}\" of type {type_name} cannot be grouped"),
-                Some("Only columns whose values are stored as strings can be grouped: text, json, bytea, uuid and the like.".into()),
-            );
         }
     });
     columns.sort_unstable();

@@ -81,7 +81,7 @@ const fn of(divisor: u64, case: Case) -> Case {
     Case { divisor, ..case }
 }
 
-pub(super) const CASES: [Case; 60] = [
+pub(super) const CASES: [Case; 63] = [
     case(
         "one row by key",
         "SELECT id, k, c, pad FROM {noise} WHERE id = $1",
@@ -577,6 +577,36 @@ pub(super) const CASES: [Case; 60] = [
             "SELECT * FROM {mixed_split} WHERE id < $1 ORDER BY id DESC LIMIT 30",
             HUNDRED,
             200,
+            BY_INDEX,
+        ),
+    ),
+    of(
+        16,
+        case(
+            "15 types grouped: one row by key",
+            "SELECT * FROM {mixed_grouped} WHERE id = $1",
+            ONE,
+            300,
+            BY_INDEX,
+        ),
+    ),
+    of(
+        16,
+        case(
+            "15 types grouped: 40 rows by key range",
+            "SELECT * FROM {mixed_grouped} WHERE id BETWEEN $1 AND $1 + 39",
+            HUNDRED,
+            200,
+            BY_INDEX,
+        ),
+    ),
+    of(
+        16 * ROWS_OF_A_K,
+        case(
+            "15 types grouped: 73 rows by a secondary index",
+            "SELECT * FROM {mixed_grouped} WHERE k = $1",
+            ONE,
+            100,
             BY_INDEX,
         ),
     ),

@@ -31,7 +31,7 @@ use crate::paths::Paths;
 use crate::progress::{Counting, Progress};
 use crate::scratch::Scratch;
 
-const TABLES: [&str; 13] = [
+const TABLES: [&str; 14] = [
     "noise",
     "child",
     "wide",
@@ -44,6 +44,7 @@ const TABLES: [&str; 13] = [
     "split",
     "mixed",
     "mixed_split",
+    "mixed_grouped",
     "part",
 ];
 

@@ -17,12 +17,12 @@ use crate::instance::DATABASE;
 use crate::paths::Paths;
 use crate::progress::{Counting, Progress};
 
-/// Three tables on either side, their indexes, and WAL.
+/// Four tables on either side, their indexes, and WAL.
 pub(in crate::bench) const DISK_BYTES_PER_ROW: u64 = 1_600;
-const TABLES: [&str; 3] = ["noise", "usertable", "wide"];
+const TABLES: [&str; 4] = ["noise", "usertable", "wide", "wide_grouped"];
 
 /// What each row is read by, and how often after a restart. `$` stands for the row's number.
-const CASES: [(&str, &str, &str); 4] = [
+const CASES: [(&str, &str, &str); 5] = [
     (
         "noise",
         "one row of 4 columns",
@@ -41,6 +41,11 @@ const CASES: [(&str, &str, &str); 4] = [
     (
         "wide",
         "one row of 60 columns",
+        "SELECT * FROM {table} WHERE id = $",
+    ),
+    (
+        "wide_grouped",
+        "one row of 60 columns, grouped",
         "SELECT * FROM {table} WHERE id = $",
     ),
 ];

@@ -6,6 +6,7 @@
 //! | `noise` | all | a key, an indexed integer, 180 hexadecimal digits that no encoding shrinks |
 //! | `child` | none at first | references `noise` |
 //! | `wide` | a twentieth | 60 columns of numbers, dates and words |
+//! | `wide_grouped` | a twentieth | the same; howdah's numbers and dates lie side by side |
 //! | `document` | a twentieth | a key, a place, and a jsonb document of some 600 bytes |
 //! | `tagged` | a twentieth | a key, a place, tags, numbers, and a text search vector |
 //! | `usertable` | a tenth | YCSB's: a text key and ten fields of 100 characters |
@@ -14,6 +15,7 @@
 //! | `places` | a twentieth | a key, a place, addresses, networks, ranges and bit strings |
 //! | `mixed` | a sixteenth | 15 columns of as many types, 73 rows of each `k` here and there |
 //! | `mixed_split` | a sixteenth | the same in twelve partitions by hash of their key |
+//! | `mixed_grouped` | a sixteenth | the columns of `mixed`; howdah's lie side by side |
 //! | `split` | a twentieth | eight partitions by hash of their key |
 //! | `part` | 200 × 1,000 | partitions by range, and an index on another column |
 
@@ -65,7 +67,7 @@ struct Table {
     /// `{table}` stands for its name.
     indexes: &'static str,
     /// Options that the howdah table is given.
-    options: &'static str,
+    options: String,
     /// Partitions by hash of `id`; none where it is 0.
     hash_partitions: u64,
 }
@@ -133,7 +135,7 @@ fn tables() -> Vec<Table> {
             .join(", ")
     };
     let fields = |text: &dyn Fn(usize) -> String| (0..10).map(text).collect::<Vec<_>>().join(", ");
-    let of_users = |name, divisor, options| Table {
+    let of_users = |name, divisor, options: &str| Table {
         name,
         columns: format!(
             "ycsb_key text PRIMARY KEY, {}",
@@ -146,16 +148,27 @@ fn tables() -> Vec<Table> {
             ))
         ),
         divisor,
-        options,
+        options: options.to_owned(),
         ..Table::default()
     };
-    let mixed = |name, hash_partitions| Table {
+    let mixed = |name, hash_partitions, options: &str| Table {
         name,
         columns: MIXED_COLUMNS.to_owned(),
         values: MIXED_VALUES.replace("ROWS_OF_A_K", &ROWS_OF_A_K.to_string()),
         divisor: 16,
         indexes: "CREATE INDEX ON {table} (k)",
+        options: options.to_owned(),
         hash_partitions,
+    };
+    let name_of =
+        |column: &(String, String)| column.0.split(' ').next().unwrap_or_default().to_owned();
+    let wide_names = wide.iter().map(name_of).collect::<Vec<_>>().join(",");
+    let of_wide = |name, options| Table {
+        name,
+        columns: format!("id integer PRIMARY KEY, {}", list(|column| &column.0)),
+        values: format!("i::integer, {}", list(|column| &column.1)),
+        divisor: 20,
+        options,
         ..Table::default()
     };
     // Five words, some of them numbers, and digits: lengths and words differ from row to row.
@@ -184,7 +197,7 @@ fn tables() -> Vec<Table> {
                 .to_owned(),
             values: format!("'text' || lpad((i * 7919 % 100000007)::text, 12, '0'), {texts}"),
             divisor: 40,
-            options: "grouped_columns => '{t0,t1,t2,t3,t4,t5,t6,t7}'",
+            options: "grouped_columns => '{t0,t1,t2,t3,t4,t5,t6,t7}'".to_owned(),
             ..Table::default()
         },
         Table {
@@ -198,13 +211,8 @@ fn tables() -> Vec<Table> {
             indexes: "CREATE INDEX ON {table} (k)",
             ..Table::default()
         },
-        Table {
-            name: "wide",
-            columns: format!("id integer PRIMARY KEY, {}", list(|column| &column.0)),
-            values: format!("i::integer, {}", list(|column| &column.1)),
-            divisor: 20,
-            ..Table::default()
-        },
+        of_wide("wide", String::new()),
+        of_wide("wide_grouped", format!("grouped_columns => '{{id,{wide_names}}}'")),
         Table {
             name: "document",
             columns: "id integer PRIMARY KEY, place integer NOT NULL, doc jsonb NOT NULL".to_owned(),
@@ -257,8 +265,13 @@ fn tables() -> Vec<Table> {
             hash_partitions: 8,
             ..Table::default()
         },
-        mixed("mixed", 0),
-        mixed("mixed_split", 12),
+        mixed("mixed", 0, ""),
+        mixed("mixed_split", 12, ""),
+        mixed(
+            "mixed_grouped",
+            0,
+            "grouped_columns => '{id,k,u,m,a,n,f,t,w,j,l,r,b,c,e}'",
+        ),
         of_users("usertable", 10, ""),
         of_users(
             "grouped",
@@ -288,7 +301,7 @@ pub(super) fn make(client: &mut Client, rows: u64, names: &[&str]) -> anyhow::Re
             let values = table.values.replace("ROWS", &count.to_string());
             client.batch_execute(&table.definition(side))?;
             if side == Side::Howdah && !table.options.is_empty() {
-                let options = table.options;
+                let options = &table.options;
                 client.batch_execute(&format!("SELECT howdah.set_options('{name}', {options})"))?;
             }
             client.batch_execute(&format!(
