@@ -76,7 +76,7 @@ pub(crate) fn encode_row_group(
         check(is_stopped)?;
         stats.push(stats::gather(column));
     }
-    let mut group = Group::of(rows.columns(), &stats, options);
+    let mut group = Group::of(rows.columns(), options);
     let mut body = Vec::new();
     let mut columns = Vec::with_capacity(stats.len());
     for ((position, column), stats) in rows.columns().iter().enumerate().zip(stats) {
@@ -111,19 +111,11 @@ struct Group<'r> {
 
 impl<'r> Group<'r> {
     /// `None` if less than two columns are left for it.
-    fn of(
-        columns: &'r [ColumnBuilder],
-        stats: &[ColumnStats],
-        options: &EncodeOptions,
-    ) -> Option<Self> {
+    fn of(columns: &'r [ColumnBuilder], options: &EncodeOptions) -> Option<Self> {
         let (mut positions, mut fields) = (Vec::new(), Vec::new());
         for (position, column) in columns.iter().enumerate() {
-            // A dictionary does better by strings that repeat.
-            let is_left_out =
-                column.column_type().is_of_strings() && is_repetitive(&stats[position].chunk);
             if positions.len() < MAX_GROUPED
                 && options.grouped.contains(&position)
-                && !is_left_out
                 && let Some(field) = NewField::of(column)
             {
                 positions.push(position);

@@ -5,9 +5,10 @@ mod generate;
 use std::ops::Range;
 
 use generate::recorder::{Recorder, stored};
-use generate::{ALL_SHAPES, NULLS, Random, TYPES, column, same};
+use generate::{ALL_SHAPES, NULLS, Random, TYPES, column, row_group, same};
 use howdah_columnar::{
-    ColumnType, Effort, Expected, GroupLayout, OwnedValue, ReadUnit, RowAccess, RowState,
+    ColumnType, Effort, EncodeOptions, Expected, GroupLayout, OwnedValue, ReadUnit, RowAccess,
+    RowState,
 };
 
 /// Calls `look` with a column of each type, shape, null pattern and effort: its rows, and readers.
@@ -136,4 +137,51 @@ fn scattered_rows_are_read_once() {
         },
     );
     assert!(seen > 50, "only {seen} columns were read at all");
+}
+
+/// Of columns that lie side by side, each finds its value in what was read for all of them.
+#[test]
+fn scattered_rows_of_groups_are_read_once() {
+    let random = &mut Random(41);
+    let (mut seen, mut kept) = (0, 0);
+    for shape in ALL_SHAPES {
+        for nulls in NULLS {
+            let made = |ty| (ty, column(ty, shape, nulls, 3_000, random));
+            let columns: Vec<_> = TYPES.map(made).into();
+            let options = EncodeOptions {
+                effort: Effort::Default,
+                grouped: (0..columns.len()).collect(),
+            };
+            let group = row_group(&columns).encode(options).expect("encodes");
+            let bytes = [group.footer, group.body].concat();
+            let recorder = &Recorder::new(&bytes);
+            let layout = GroupLayout::read(recorder).expect("reads");
+            let grouped = (0..columns.len()).filter(|&it| layout.first_of_group(it).is_some());
+            let grouped: Vec<usize> = grouped.collect();
+            let plan = |&column: &usize| layout.row_access(column, recorder).expect("plans");
+            let accesses: Vec<RowAccess> = grouped.iter().map(plan).collect();
+            let Some(first) = accesses.first() else {
+                continue;
+            };
+            let mut state = RowState::default();
+            let some: Vec<u32> = (0..10).map(|_| random.below(3_000) as u32).collect();
+            recorder.take();
+            first.read_scattered(&some, recorder, &mut state);
+            seen += usize::from(!recorder.take().is_empty());
+            for &row in some.iter().filter(|_| first.reads_scattered()) {
+                assert!(first.holds_scattered(row, &state));
+                for (access, &column) in accesses.iter().zip(&grouped) {
+                    let stored = first.stored(row, recorder, &mut state).expect("is kept");
+                    let value = access.of_stored(stored).expect("is right");
+                    let wanted = columns[column].1[row as usize].as_ref();
+                    let what =
+                        format!("row {row} of {:?}, {shape:?}, {nulls:?}", columns[column].0);
+                    assert!(same(value, wanted.map(OwnedValue::as_value)), "{what}");
+                    kept += 1;
+                }
+            }
+            assert!(recorder.take().is_empty());
+        }
+    }
+    assert!(seen > 10 && kept > 1_000, "{seen} groups, {kept} values");
 }

@@ -401,7 +401,7 @@ impl RowAccess {
 
     /// Whether [`read_scattered`](Self::read_scattered) reads anything.
     pub fn reads_scattered(&self) -> bool {
-        self.field.is_none() && Scattered::keeps(&self.root)
+        Scattered::keeps(&self.root)
     }
 
     /// Whether [`read_scattered`](Self::read_scattered) has read the row, last.
@@ -410,8 +410,9 @@ impl RowAccess {
     }
 
     /// Reads the values of some rows here and there, of which more than the first one will be asked
-    /// for; they are [kept](Self::kept) until the next ones are. Not of a column that shares its
-    /// strings with others, nor where a value is more than a few ranges: those are read one by one.
+    /// for; they are [kept](Self::kept) until the next ones are, or of a column that shares its
+    /// chunk with others, are what is [stored](Self::stored). Not where a value is more than a few
+    /// ranges: those are read one by one.
     pub fn read_scattered<S: ByteSource + ?Sized>(
         &self,
         rows: &[u32],
@@ -436,7 +437,7 @@ impl RowAccess {
         };
         let scattered = &mut state.scattered;
         if scattered
-            .read(&self.root, self.ty, rows, &mut reading)
+            .read(&self.root, self.stored_type(), rows, &mut reading)
             .is_err()
         {
             scattered.clear();
@@ -479,8 +480,15 @@ impl RowAccess {
         self.check(row)?;
         state.serve(self);
         state.last = Some(row);
-        if self.field.is_some() && state.held == Some(row) {
-            return Ok(Some(state.row.whole()));
+        if self.field.is_some() {
+            if state.held == Some(row) {
+                return Ok(Some(state.row.whole()));
+            }
+            if state.scattered.holds(row)
+                && let Some(Ok(stored)) = state.scattered.value(row, self.stored_type())
+            {
+                return Ok(stored);
+            }
         }
         state.held = None;
         state.bytes.clear();

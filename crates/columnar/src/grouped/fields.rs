@@ -1,5 +1,6 @@
 //! What a row of grouped columns is made of, and where it has what of each column.
 
+use std::cmp::Ordering;
 use std::ops::{Range, RangeInclusive};
 use std::sync::Arc;
 
@@ -23,6 +24,10 @@ pub(crate) struct Fields {
     pub(super) forms: Box<[Form]>,
     /// The bytes of all digits.
     pub(super) header_bytes: usize,
+    /// The lengths among them.
+    lengths: Box<[Length]>,
+    /// The bytes of all strings that have none.
+    fixed_bytes: usize,
     /// Whether rows are text.
     pub(super) is_text: bool,
 }
@@ -79,8 +84,23 @@ pub(super) fn row_is_wrong() -> ColumnarError {
 
 impl Fields {
     pub(super) fn new(forms: Box<[Form]>, is_text: bool) -> Self {
+        let (mut header_bytes, mut fixed_bytes) = (0, 0);
+        let mut lengths = Vec::new();
+        for form in &forms {
+            match *form {
+                Form::Fixed(len) => fixed_bytes += len as usize,
+                Form::Digits(digits) => lengths.push(Length {
+                    at: header_bytes as u32,
+                    digits,
+                }),
+                Form::Number(_) => {}
+            }
+            header_bytes += form.header_bytes();
+        }
         Self {
-            header_bytes: forms.iter().map(Form::header_bytes).sum(),
+            header_bytes,
+            lengths: lengths.into(),
+            fixed_bytes,
             forms,
             is_text,
         }
@@ -109,64 +129,76 @@ impl Fields {
         Ok(Self::new(forms.collect::<Result<_, _>>()?, is_text == 1))
     }
 
-    /// Where a row has the string of a column; `None` if that is null.
-    pub(super) fn string(
-        &self,
-        row: &[u8],
-        field: usize,
-    ) -> Result<Option<Range<usize>>, ColumnarError> {
+    /// Where a row has a string that lies behind others; `None` if it is null.
+    #[inline]
+    fn string(&self, row: &[u8], behind: Behind) -> Result<Option<Range<usize>>, ColumnarError> {
         let header = row.split_at_checked(self.header_bytes);
-        let (mut digits, strings) = header.ok_or_else(row_is_wrong)?;
-        // Of seven bits each.
-        if !digits.is_ascii() {
-            return Err(row_is_wrong());
-        }
-        let (mut end, mut own) = (0, 0..0);
-        let mut is_valid = false;
-        for (at, form) in self.forms.iter().enumerate() {
-            let (number, rest) = digits.split_at(form.header_bytes());
-            digits = rest;
-            // So long that no sum of so many overflows.
-            let stored = match *form {
-                Form::Fixed(len) => len as usize + 1,
-                Form::Digits(_) => length_of(number),
-                Form::Number(_) => continue,
-            };
-            let start = end;
-            end += stored.saturating_sub(1);
-            if at == field {
-                (own, is_valid) = (start..end, stored > 0);
+        let (header, strings) = header.ok_or_else(row_is_wrong)?;
+        // Lengths are so short that no sum of so many overflows.
+        let mut end = self.fixed_bytes;
+        let (mut start, mut own) = (self.header_bytes + behind.fixed_bytes, 0);
+        for (at, length) in self.lengths.iter().enumerate() {
+            let stored = length.stored(header)?;
+            let len = stored.saturating_sub(1);
+            end += len;
+            match at.cmp(&behind.lengths) {
+                Ordering::Less => start += len,
+                Ordering::Equal => own = stored,
+                Ordering::Greater => {}
             }
         }
-        let place = self.header_bytes + own.start..self.header_bytes + own.end;
-        match end == strings.len() {
-            true => Ok(is_valid.then_some(place)),
-            false => Err(row_is_wrong()),
+        if end != strings.len() {
+            return Err(row_is_wrong());
         }
+        Ok(match behind.fixed_len {
+            Some(len) => Some(start..start + len as usize),
+            None => (own.checked_sub(1)).map(|len| start..start + len),
+        })
     }
 
     /// How long each row is, if all are of one length.
     fn row_len(&self) -> Option<usize> {
-        let lens = self.forms.iter().map(|form| match *form {
-            Form::Fixed(len) => Some(len as usize),
-            Form::Digits(_) => None,
-            Form::Number(_) => Some(0),
-        });
-        lens.sum::<Option<usize>>()?.checked_add(self.header_bytes)
+        (self.lengths.is_empty()).then_some(self.header_bytes + self.fixed_bytes)
     }
 }
 
-/// The length plus one that some digits tell, the lowest first.
-#[inline]
-fn length_of(digits: &[u8]) -> usize {
-    match *digits {
-        [digit] => digit.into(),
-        [low, high] => usize::from(low) + (usize::from(high) << 7),
-        _ => {
-            let digits = digits.iter().rev();
-            digits.fold(0, |number, &digit| (number << 7) + usize::from(digit))
+/// Where a row has the length of a string.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Length {
+    at: u32,
+    digits: u8,
+}
+
+impl Length {
+    /// The length plus one, which the digits in the row's header tell, the lowest first.
+    #[inline]
+    fn stored(self, header: &[u8]) -> Result<usize, ColumnarError> {
+        let at = self.at as usize;
+        let digits = &header[at..at + usize::from(self.digits)];
+        let number = match *digits {
+            [digit] => digit.into(),
+            [low, high] => usize::from(low) + (usize::from(high) << 7),
+            _ => {
+                let digits = digits.iter().rev();
+                digits.fold(0, |number, &digit| (number << 7) + usize::from(digit))
+            }
+        };
+        // Of seven bits each.
+        match digits.is_ascii() {
+            true => Ok(number),
+            false => Err(row_is_wrong()),
         }
     }
+}
+
+/// What lies before a string among the strings of its row.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Behind {
+    /// So many strings with lengths of their own, and so many bytes of others.
+    lengths: usize,
+    fixed_bytes: usize,
+    /// How long the string itself is, if that is the same in all rows.
+    fixed_len: Option<u32>,
 }
 
 /// The place of one column among those of its group.
@@ -184,8 +216,8 @@ enum Place {
     Number(Number, usize),
     /// A string here, in rows that are so long.
     Fixed(Range<usize>, usize),
-    /// Each row tells it.
-    Varying,
+    /// A string behind others, of which some differ in length from row to row.
+    Varying(Behind),
 }
 
 impl Field {
@@ -193,18 +225,25 @@ impl Field {
     pub(crate) fn new(fields: Arc<Fields>, index: usize) -> Option<Self> {
         let (before, from) = fields.forms.split_at_checked(index)?;
         let header_bytes = before.iter().map(Form::header_bytes).sum();
-        let place = match (from.first()?, fields.row_len()) {
-            (Form::Number(number), _) => Place::Number(*number, header_bytes),
-            (Form::Fixed(len), Some(row_len)) => {
-                // No longer than the row.
-                let strings = before.iter().map(|form| match *form {
-                    Form::Fixed(len) => len as usize,
-                    Form::Digits(_) | Form::Number(_) => 0,
-                });
-                let start = fields.header_bytes + strings.sum::<usize>();
-                Place::Fixed(start..start + *len as usize, row_len)
+        let (mut lengths, mut fixed_bytes) = (0, 0);
+        for form in before {
+            match *form {
+                Form::Fixed(len) => fixed_bytes += len as usize,
+                Form::Digits(_) => lengths += 1,
+                Form::Number(_) => {}
             }
-            (Form::Fixed(_) | Form::Digits(_), _) => Place::Varying,
+        }
+        let start = fields.header_bytes + fixed_bytes;
+        let behind = |fixed_len| Behind {
+            lengths,
+            fixed_bytes,
+            fixed_len,
+        };
+        let place = match (*from.first()?, fields.row_len()) {
+            (Form::Number(number), _) => Place::Number(number, header_bytes),
+            (Form::Fixed(len), Some(row_len)) => Place::Fixed(start..start + len as usize, row_len),
+            (Form::Fixed(len), None) => Place::Varying(behind(Some(len))),
+            (Form::Digits(_), _) => Place::Varying(behind(None)),
         };
         Some(Self {
             fields,
@@ -225,7 +264,7 @@ impl Field {
     pub(crate) fn fits(&self, ty: ColumnType) -> bool {
         match &self.place {
             Place::Number(number, _) => number.fits(ty),
-            Place::Fixed(..) | Place::Varying => ty.is_of_strings() || ty == ColumnType::Numeric,
+            Place::Fixed(..) | Place::Varying(_) => ty.is_of_strings() || ty == ColumnType::Numeric,
         }
     }
 
@@ -233,7 +272,7 @@ impl Field {
     pub(super) fn number(&self) -> Option<(Number, usize)> {
         match self.place {
             Place::Number(number, start) => Some((number, start)),
-            Place::Fixed(..) | Place::Varying => None,
+            Place::Fixed(..) | Place::Varying(_) => None,
         }
     }
 
@@ -244,7 +283,7 @@ impl Field {
         match &self.place {
             Place::Number(number, start) => Some((*start..start + number.bytes(), row_len)),
             Place::Fixed(place, _) => Some((place.clone(), row_len)),
-            Place::Varying => None,
+            Place::Varying(_) => None,
         }
     }
 
@@ -293,13 +332,12 @@ impl Field {
 
     /// Where a row has the string that it has of the column; `None` is NULL.
     #[inline]
-    fn string_place(&self, row: &[u8]) -> Result<Option<Range<usize>>, ColumnarError> {
-        if let Place::Fixed(place, len) = &self.place
-            && row.len() == *len
-        {
-            return Ok(Some(place.clone()));
+    pub(super) fn string_place(&self, row: &[u8]) -> Result<Option<Range<usize>>, ColumnarError> {
+        match &self.place {
+            Place::Fixed(place, len) if row.len() == *len => Ok(Some(place.clone())),
+            Place::Varying(behind) => self.fields.string(row, *behind),
+            Place::Fixed(..) | Place::Number(..) => Err(row_is_wrong()),
         }
-        self.fields.string(row, self.index)
     }
 
     /// The string that a row has of the column; `None` is NULL.

@@ -205,6 +205,12 @@ fn single_rows(
             if let Some(value) = access.kept(row, &mut among) {
                 agrees(decoded, row as usize, value, "read_scattered")?;
             }
+            // Of columns that lie side by side, what is stored is kept.
+            if access.holds_scattered(row, &among)
+                && let Ok(value) = access.value(row, stored, &mut among)
+            {
+                agrees(decoded, row as usize, value, "value of scattered rows")?;
+            }
         }
     }
     match access.value(u32::MAX, stored, &mut state) {

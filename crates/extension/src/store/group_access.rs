@@ -22,8 +22,9 @@ use std::ops::Range;
 
 use howdah_bridge::store::{ColdStore, PieceMap, blocks_read, file_reads};
 use howdah_bridge::table::Descriptor;
-use howdah_columnar::{Expected, GroupLayout, ReadUnit, RowAccess, RowState, Value};
+use howdah_columnar::{Expected, GroupLayout, ReadUnit, RowState, Value};
 
+use super::column_access::{ColumnAccess, RowReading};
 use super::coming::Coming;
 use super::directory::GroupEntry;
 use super::group_bytes::{Ahead, GroupBytes, LazyStore};
@@ -34,54 +35,8 @@ use super::view::{RowDatums, Wanted};
 use crate::errors::ColdError;
 use crate::types::TableLayout;
 
-/// The memory of reads is counted at every 32nd row, of rows here and there at every eighth.
-const COUNTED_AGAIN_AFTER: u32 = 32;
-const COUNTED_AGAIN_AFTER_FAR: u32 = 8;
 /// Each row may wait for some pages from disk, which are requested at once.
 const ROWS_BETWEEN_INTERRUPTS: usize = 128;
-
-/// A column of a group, ready for its rows.
-struct ColumnAccess {
-    access: RowAccess,
-    /// The first of the columns whose strings lie beside this one's: what is stored of a row is
-    /// read by it for all of them, and its state is theirs.
-    first: usize,
-    state: RefCell<RowState>,
-    /// The states of lanes that have one of their own, and the memory that they hold.
-    lanes: RefCell<Vec<RowState>>,
-    lane_bytes: Cell<usize>,
-    /// The part of its memory that is counted as memory of the group.
-    counted_bytes: Cell<usize>,
-}
-
-impl ColumnAccess {
-    /// Counts the memory that a read has left allocated.
-    fn count(&self, state: &RowState, memory: &Memory) {
-        let state_bytes = state.memory_bytes() + self.lane_bytes.get();
-        let now = size_of::<Self>() + self.access.memory_bytes() + state_bytes;
-        memory.replace(self.counted_bytes.replace(now), now);
-    }
-
-    /// Calls `read` with the state of a lane; returns what it returns, and whether the state holds
-    /// another amount of memory than before.
-    fn in_lane<R>(&self, lane: usize, read: impl FnOnce(&mut RowState) -> R) -> (R, bool) {
-        let mut lanes = self.lanes.borrow_mut();
-        let counted = self.lane_bytes.get();
-        if lanes.len() <= lane {
-            let added = (lane + 1 - lanes.len()) * size_of::<RowState>();
-            lanes.resize_with(lane + 1, RowState::default);
-            self.lane_bytes.set(counted + added);
-        }
-        let state = &mut lanes[lane];
-        let before = state.memory_bytes();
-        let result = read(state);
-        // What a read has allocated that an ERROR broke off was not counted.
-        let grown = self.lane_bytes.get() + state.memory_bytes();
-        let bytes = grown.saturating_sub(before);
-        self.lane_bytes.set(bytes);
-        (result, bytes != counted)
-    }
-}
 
 /// A stored row group of which single rows are read.
 pub struct GroupAccess {
@@ -92,8 +47,8 @@ pub struct GroupAccess {
     lanes: RefCell<Lanes>,
     /// Rows here and there that were read together last.
     scattered: RefCell<Vec<u32>>,
-    /// Whether columns lie side by side.
-    is_grouped: bool,
+    /// The first of the columns that lie side by side.
+    first_grouped: Option<usize>,
     memory: Memory,
 }
 
@@ -102,12 +57,6 @@ pub struct RowAt<'a> {
     pub position: u32,
     /// Asked only if the row was not read along with one before: which rows follow.
     pub coming: &'a dyn Fn() -> Coming,
-}
-
-/// How a row is read.
-struct Reach<'a> {
-    nearness: Nearness,
-    expected: &'a Expected,
 }
 
 thread_local! {
@@ -143,7 +92,8 @@ impl GroupAccess {
         check_counts(entry, layout.row_count(), layout.body_len())?;
         let mut columns = Vec::new();
         columns.resize_with(layout.column_count(), OnceCell::new);
-        let is_grouped = (0..columns.len()).any(|column| layout.first_of_group(column).is_some());
+        let first_grouped =
+            (0..columns.len()).find(|&column| layout.first_of_group(column).is_some());
         let memory = Memory::default();
         memory.add(size_of::<GroupAccess>() + layout.memory_bytes());
         memory.add(columns.len() * size_of::<OnceCell<Box<ColumnAccess>>>());
@@ -156,7 +106,7 @@ impl GroupAccess {
             columns: columns.into_boxed_slice(),
             lanes: RefCell::default(),
             scattered: RefCell::default(),
-            is_grouped,
+            first_grouped,
             memory,
         })
     }
@@ -396,7 +346,9 @@ impl GroupAccess {
             Nearness::Far if farthest.is_some() => Nearness::Near,
             nearness => nearness,
         };
-        let reach = &Reach {
+        let reading = &RowReading {
+            bytes: &bytes,
+            position,
             nearness,
             expected: &expected,
         };
@@ -412,7 +364,7 @@ impl GroupAccess {
             for column in &mut columns {
                 *column = self.column(*column, &bytes)?.first;
             }
-            if self.is_grouped {
+            if self.first_grouped.is_some() {
                 // What columns share is requested once.
                 columns.sort_unstable();
                 columns.dedup();
@@ -447,16 +399,68 @@ impl GroupAccess {
                 out.set_missing(desc, i);
                 return Ok(());
             }
-            self.with_value(&bytes, i, position, reach, |value| match value {
+            self.with_value(i, reading, |value| match value {
                 None => out.set_null(i),
                 Some(value) => out.put(i, value, attribute),
             })
         };
+        if let Some(first) = self.first_grouped {
+            let nearness = match is_scattered {
+                // It is there.
+                true => Nearness::Far,
+                false => nearness,
+            };
+            let reading = &RowReading {
+                nearness,
+                ..*reading
+            };
+            self.fill_grouped(first, reading, layout, wanted, out)?;
+        }
         for &column in wanted {
-            fill_one(column, out)?;
+            if !self.is_of_group(column) {
+                fill_one(column, out)?;
+            }
         }
         group_cache::trim();
         Ok(())
+    }
+
+    /// Whether a column that is known lies beside others.
+    fn is_of_group(&self, column: usize) -> bool {
+        let known = self.columns.get(column).and_then(OnceCell::get);
+        known.is_some_and(|known| Some(known.first) == self.first_grouped)
+    }
+
+    /// Writes those of these values that lie side by side, the first of them in column `first`.
+    fn fill_grouped(
+        &self,
+        first: usize,
+        reading: &RowReading<'_, '_>,
+        layout: &TableLayout,
+        wanted: &[usize],
+        out: &mut RowDatums,
+    ) -> Result<(), ColdError> {
+        for &column in wanted {
+            if column < self.columns.len() && !layout.attributes[column].dropped {
+                self.column(column, reading.bytes)?;
+            }
+        }
+        let grouped = || wanted.iter().copied().filter(|&it| self.is_of_group(it));
+        if grouped().next().is_none() {
+            return Ok(());
+        }
+        let stored = self.column(first, reading.bytes)?;
+        stored.show(reading, &self.memory, |stored| {
+            for column in grouped() {
+                let attribute = &layout.attributes[column];
+                let known = self.column(column, reading.bytes)?;
+                match known.access.of_stored(stored)? {
+                    Some(value) if !attribute.dropped => out.put(column, value, attribute),
+                    _ => out.set_null(column),
+                }
+            }
+            Ok(())
+        })
     }
 
     /// Writes the values that were read along with those of a neighbour, up to the first one that
@@ -531,7 +535,8 @@ impl GroupAccess {
 
     /// Whether the row was read along with others here and there, and any of these columns.
     fn holds_scattered(&self, position: u32, columns: &[usize]) -> bool {
-        let mut known = (columns.iter()).filter_map(|&column| self.columns.get(column)?.get());
+        let known = (columns.iter()).filter_map(|&column| self.columns.get(column)?.get());
+        let mut known = known.filter_map(|known| self.columns.get(known.first)?.get());
         known.any(|known| {
             (known.state.try_borrow())
                 .is_ok_and(|state| known.access.holds_scattered(position, &state))
@@ -572,7 +577,7 @@ impl GroupAccess {
         rows: impl Iterator<Item = u32>,
         mut look: impl FnMut(Option<Value<'_>>),
     ) -> Result<(), ColdError> {
-        let bytes = self.bytes(store);
+        let (bytes, expected) = (self.bytes(store), Expected::default());
         let mut last = u32::MAX;
         let (mut rows, mut some) = (rows, Vec::with_capacity(ROWS_BETWEEN_INTERRUPTS));
         loop {
@@ -593,9 +598,13 @@ impl GroupAccess {
                     false => Nearness::Far,
                 };
                 last = row;
-                let expected = &Expected::default();
-                let reach = &Reach { nearness, expected };
-                self.with_value(&bytes, column, row, reach, &mut look)?;
+                let reading = &RowReading {
+                    bytes: &bytes,
+                    position: row,
+                    nearness,
+                    expected: &expected,
+                };
+                self.with_value(column, reading, &mut look)?;
             }
         }
         group_cache::trim();
@@ -610,57 +619,25 @@ impl GroupAccess {
         position: u32,
         look: impl FnOnce(Option<Value<'_>>) -> R,
     ) -> Result<R, ColdError> {
-        let reach = &Reach {
+        let reading = &RowReading {
+            bytes: &self.bytes(store),
+            position,
             nearness: Nearness::Far,
             expected: &Expected::default(),
         };
-        self.with_value(&self.bytes(store), column, position, reach, look)
+        self.with_value(column, reading, look)
     }
 
     fn with_value<R>(
         &self,
-        bytes: &GroupBytes<'_, '_>,
         column: usize,
-        position: u32,
-        reach: &Reach<'_>,
+        reading: &RowReading<'_, '_>,
         look: impl FnOnce(Option<Value<'_>>) -> R,
     ) -> Result<R, ColdError> {
-        let &Reach { nearness, expected } = reach;
-        let own = &self.column(column, bytes)?.access;
-        let column = self.stored(column, bytes)?;
-        let mut state = column.state.borrow_mut();
-        // Frames and chunks are too long for a state each.
-        if let Nearness::InLane(lane) = nearness
-            && column.access.unit() == ReadUnit::Value
-        {
-            let (result, has_changed) = column.in_lane(lane, |state| {
-                let stored = column
-                    .access
-                    .stored_among(position, expected, bytes, state)?;
-                Ok::<_, ColdError>(look(own.of_stored(stored)?))
-            });
-            if has_changed {
-                column.count(&state, &self.memory);
-            }
-            return result;
-        }
-        let stored = match nearness {
-            Nearness::Far => column.access.stored(position, bytes, &mut state)?,
-            Nearness::Near => column
-                .access
-                .stored_among(position, expected, bytes, &mut state)?,
-            Nearness::InLane(_) => column.access.stored(position, bytes, &mut state)?,
-        };
-        let result = look(own.of_stored(stored)?);
-        // Each read leaves about the same amount. Those that read ahead are few.
-        let again_after = match nearness {
-            Nearness::Far => COUNTED_AGAIN_AFTER_FAR,
-            Nearness::Near if column.access.reads_ahead() => 1,
-            Nearness::Near | Nearness::InLane(_) => COUNTED_AGAIN_AFTER,
-        };
-        if column.counted_bytes.get() == 0 || position.is_multiple_of(again_after) {
-            column.count(&state, &self.memory);
-        }
-        Ok(result)
+        let own = &self.column(column, reading.bytes)?.access;
+        let stored = self.stored(column, reading.bytes)?;
+        stored.show(reading, &self.memory, |stored| {
+            Ok(look(own.of_stored(stored)?))
+        })
     }
 }

@@ -39,6 +39,7 @@
 //! is given back, and while the mark and the entries are read together.
 
 pub mod cache;
+mod column_access;
 pub mod column_reader;
 pub mod coming;
 pub mod decoded_size;
