@@ -53,6 +53,7 @@ impl LateRow {
             match at.filter(|at| *at < row_count) {
                 Some(at) => after.add(at as u32),
                 None => {
+                    after.pass_over();
                     others += 1;
                     others < MOST_OTHERS
                 }

@@ -12,6 +12,7 @@ use crate::errors::ColdError;
 /// The memory of reads is counted at every 32nd row, of rows here and there at every eighth.
 const COUNTED_AGAIN_AFTER: u32 = 32;
 const COUNTED_AGAIN_AFTER_FAR: u32 = 8;
+
 /// A row of a group that is being read.
 pub(super) struct RowReading<'a, 's> {
     pub bytes: &'a GroupBytes<'a, 's>,

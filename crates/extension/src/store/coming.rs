@@ -20,6 +20,10 @@ pub struct Coming {
 #[derive(Debug)]
 pub struct After {
     rows: Vec<u32>,
+    /// How many rows, of whatever group, are asked for before each of them.
+    before: Vec<u32>,
+    /// How many were shown.
+    shown: u32,
     /// How many of them are the first ones beside each other, and whether these ascend.
     beside: usize,
     ascends: bool,
@@ -30,9 +34,16 @@ impl After {
     pub fn of(row: u32) -> After {
         After {
             rows: vec![row],
+            before: vec![0],
+            shown: 1,
             beside: 1,
             ascends: true,
         }
+    }
+
+    /// Notes that the next row is none of the group.
+    pub fn pass_over(&mut self) {
+        self.shown += 1;
     }
 
     /// Adds the next row. Whether others may be added.
@@ -47,6 +58,8 @@ impl After {
         };
         self.beside += usize::from(is_next && self.beside == count);
         self.rows.push(row);
+        self.before.push(self.shown);
+        self.shown += 1;
         let most = match self.beside == self.rows.len() {
             true => MOST_BESIDE,
             false => MOST_SCATTERED,
@@ -54,11 +67,12 @@ impl After {
         self.rows.len() < most
     }
 
-    /// All of them, of which so many are surely asked for.
+    /// All of them, if so many rows are surely asked for, of whatever groups.
     pub fn finish(mut self, wanted: u32) -> Coming {
         let (first, beside) = (self.rows[0], self.beside as u32);
         if self.beside < FEWEST_BESIDE && self.beside < self.rows.len() {
-            self.rows.truncate(MOST_SCATTERED.min(wanted as usize));
+            let asked = self.before.partition_point(|&before| before < wanted);
+            self.rows.truncate(MOST_SCATTERED.min(asked));
             return Coming {
                 expected: Expected {
                     rows: first..first + 1,
@@ -116,5 +130,17 @@ mod tests {
         let many: Vec<u32> = (0..100).map(|row| row * 7 % 100).collect();
         assert_eq!(scattered(&many, u32::MAX), many[..MOST_SCATTERED]);
         assert_eq!(coming(&many, 3).expected.rows, 0..1);
+    }
+
+    #[test]
+    fn rows_of_other_groups_are_among_those_that_are_wanted() {
+        let mut after = After::of(90);
+        for row in [8, 50, 3] {
+            after.pass_over();
+            after.pass_over();
+            after.add(row);
+        }
+        // 90 · · 8 · · 50 · · 3
+        assert_eq!(after.finish(6).scattered, [90, 8]);
     }
 }
