@@ -96,3 +96,43 @@ fn rows_beside_each_other_are_read_at_once_and_no_others() -> anyhow::Result<()>
     );
     Ok(())
 }
+
+/// Rows of three row groups by turns, as an index has them: a Limit wants them all together, not so
+/// many of each group.
+#[test]
+fn a_limit_counts_the_rows_of_all_groups() -> anyhow::Result<()> {
+    let primary = Primary::start("rows-by-turns", &SETTINGS)?;
+    let mut session = primary.session()?;
+    let columns = |what: &dyn Fn(u32) -> String| (1..=12).map(what).collect::<String>();
+    session.batch_execute(&format!(
+        "CREATE TABLE t (turn int PRIMARY KEY {}) USING howdah",
+        columns(&|k| format!(", c{k} text COLLATE \"C\"")),
+    ))?;
+    for group in 0..3 {
+        session.batch_execute(&format!(
+            "INSERT INTO t SELECT 3 * (i * 7919 % 10000) + {group} {} FROM generate_series(0, 9999) i",
+            columns(&|k| format!(", left(md5((i * {k})::text), 20 + i % 9)")),
+        ))?;
+    }
+    session.batch_execute("VACUUM (FREEZE, ANALYZE) t")?;
+    let groups = "SELECT count(*) FROM howdah.row_groups WHERE relation = 't'::regclass";
+    ensure!(
+        query(&mut session, groups)?.trim() == "3",
+        "not three row groups"
+    );
+    session.batch_execute("SET howdah.columnar_scan = off; SET howdah.vectorized = off")?;
+    query(
+        &mut session,
+        "SELECT md5(string_agg(t::text, '')) FROM t WHERE turn < 900",
+    )?;
+    let range = "SELECT * FROM t WHERE turn BETWEEN 6000 AND 6011 ORDER BY turn";
+    let range = touched(&mut session, range, &["Index Scan", "rows=12."])?;
+    let limit = "SELECT * FROM t WHERE turn >= 9000 ORDER BY turn LIMIT 12";
+    let limit = touched(&mut session, limit, &["Limit", "rows=12."])?;
+    println!("{limit} buffers where a range of as many rows needs {range}");
+    ensure!(
+        limit <= range * 5 / 4,
+        "{limit} buffers where a range of as many rows needs {range}"
+    );
+    Ok(())
+}
