@@ -382,7 +382,7 @@ impl RowAccess {
 
     /// The value of a row that [`value_among`](Self::value_among) has read along with a neighbour;
     /// the outer `None`: it has not, and the row is to be read. Not of a column that shares its
-    /// strings with others.
+    /// chunk with others.
     #[inline]
     pub fn kept<'a>(&'a self, row: u32, state: &'a mut RowState) -> Option<Option<Value<'a>>> {
         if state.id != self.id || self.field.is_some() {
@@ -465,7 +465,7 @@ impl RowAccess {
         Ok(self.of_stored(stored)?)
     }
 
-    /// What a row has in the column's chunk: its value, or of grouped columns the strings of all of
+    /// What a row has in the column's chunk: its value, or of grouped columns what it has of all of
     /// them. Each of these columns finds its own value in it by [`of_stored`](Self::of_stored).
     ///
     /// # Errors

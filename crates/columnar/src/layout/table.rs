@@ -153,7 +153,7 @@ pub(super) struct Entry {
 }
 
 impl Entry {
-    /// Whether the column's strings lie beside those of others.
+    /// Whether the column's values lie beside those of others.
     pub(super) fn is_grouped(&self) -> bool {
         self.layout == ChunkLayout::Grouped
     }

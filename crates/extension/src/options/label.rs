@@ -4,7 +4,7 @@
 //!   on a table    compression_effort=best, compact_after=P1DT7200S,
 //!                 compact_min_rows=5, compaction=off
 //!   on a column   sort_key=2, grouped=on         the second column of the sort key, and one of
-//!                                                those whose strings lie side by side
+//!                                                those whose values lie side by side
 //! ```
 //!
 //! The text depends on no setting of the session that writes or reads it: periods are ISO 8601

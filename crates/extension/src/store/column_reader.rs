@@ -105,7 +105,7 @@ impl ColumnReader {
         }
     }
 
-    /// Whether a stored column's strings lie beside those of others, of which there is one group.
+    /// Whether a stored column's values lie beside those of others, of which there is one group.
     pub fn is_grouped(&self, column: usize) -> bool {
         self.layout.first_of_group(column).is_some()
     }

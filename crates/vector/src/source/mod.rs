@@ -18,7 +18,7 @@ pub enum MorselColumn {
         /// Its bytes. They are there and verified, or the morsel's [`Delivery`] sees to that.
         bytes: ChunkBuffer,
     },
-    /// A column whose strings lie beside those of an earlier column of the morsel: its chunk is the
+    /// A column whose values lie beside those of an earlier column of the morsel: its chunk is the
     /// same.
     Grouped {
         /// What the footer says of it.
