@@ -22,7 +22,7 @@ use crate::access::messages;
 use crate::access::metadata::PackedMetadata;
 use crate::codec::CHUNK_ALIGNMENT;
 use crate::error::ColumnarError;
-use crate::grouped::{Field, Fields};
+use crate::grouped::{Field, Fields, RECORD_BESIDE};
 use crate::layout::ChunkLayout;
 use crate::layout::wire::{Reader, ensure, put_bytes, put_varint};
 
@@ -258,6 +258,15 @@ impl NodeTable {
         self.field = Some(field);
     }
 
+    /// The nodes of another column of the group, by its number there; `None` if there is none.
+    pub(crate) fn of_other_field(&self, index: usize) -> Option<Self> {
+        let field = Field::new(Arc::clone(self.field.as_ref()?.fields()), index)?;
+        Some(Self {
+            field: Some(field),
+            ..self.clone()
+        })
+    }
+
     /// Lets the column's field know its rows by the same memory as another column of the group.
     pub(crate) fn share_fields(&mut self, fields: &Arc<Fields>) {
         if let Some(field) = &mut self.field {
@@ -407,6 +416,9 @@ impl NodeTable {
                     others.count()?;
                     fields = others.rest();
                     table.field = Some(Field::parse(record)?);
+                }
+                RECORD_BESIDE => {
+                    return Err(ColumnarError::corrupt("a column names one without nodes"));
                 }
                 FIRST_OPTIONAL_RECORD.. => {}
                 kind => return Err(ColumnarError::newer("column record", kind.into())),

@@ -146,7 +146,15 @@ fn golden_files() -> Vec<(String, Columns, EncodeOptions)> {
         effort: Effort::Default,
         grouped: (0..columns.len()).collect(),
     };
+    let again = columns_of_groups(Effort::Fast);
+    let all_of_them = (0..again.len()).collect();
     files.push(("grouped-numbers".to_owned(), columns, grouped));
+    // What columns have in common is stored once.
+    let grouped = EncodeOptions {
+        effort: Effort::Default,
+        grouped: all_of_them,
+    };
+    files.push(("grouped-once".to_owned(), again, grouped));
     for effort in efforts {
         let (columns, grouped) = zones::columns(effort);
         let name = format!("zones-{effort:?}").to_lowercase();
@@ -380,6 +388,18 @@ fn golden_files_hold_every_encoding() {
         .filter(|&&name| !found.contains(name))
         .collect();
     assert!(missing.is_empty(), "{missing:?} not in {found:?}");
+}
+
+#[test]
+fn golden_files_hold_every_record_of_nodes() {
+    let mut found = BTreeSet::new();
+    for (name, ..) in golden_files() {
+        let bytes = std::fs::read(path(&name)).expect("the golden file is there");
+        for column in Parts::of(&bytes).columns {
+            found.extend(records(&column.nodes).into_iter().map(|(kind, _)| kind));
+        }
+    }
+    assert_eq!(found, BTreeSet::from([1, 2, 3, 4]));
 }
 
 #[test]

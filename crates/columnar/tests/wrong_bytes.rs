@@ -2,12 +2,14 @@
 //! an error of whatever reads them, and of nothing else.
 
 mod generate;
+mod stored;
 
 use generate::{Random, row_group, same};
 use howdah_columnar::{
     Chunk, ChunkBuffer, ColumnType, ColumnarError, CompareOp, Effort, EncodeOptions, GroupLayout,
     OwnedNumeric, OwnedValue, Predicate, RowState, TextPattern,
 };
+use stored::{Parts, section, varint};
 
 type Rows = Vec<Option<OwnedValue>>;
 
@@ -156,7 +158,11 @@ fn digits_of_lengths_have_seven_bits() {
 
 #[test]
 fn columns_that_lie_side_by_side_agree_about_it() {
-    let (intact, _) = grouped();
+    let (once, rows) = grouped();
+    let intact = Parts::of(&once).with_own_nodes().stored();
+    for (column, rows) in rows.iter().enumerate() {
+        assert!(read(&intact, column, 5, rows).expect("reads"));
+    }
     for other_way in [false, true] {
         let (first, second) = if other_way { (1, 0) } else { (0, 1) };
         let check = |change: &dyn Fn(&mut [u8], usize)| {
@@ -181,6 +187,97 @@ fn columns_that_lie_side_by_side_agree_about_it() {
     let mut bytes = intact.clone();
     bytes[32 + 32 + 16] ^= 1;
     assert!(is_corrupt(GroupLayout::read(&bytes[..])));
+}
+
+/// A node section of this record alone.
+fn beside(index: usize, column: usize) -> Vec<u8> {
+    section(&[(4, [varint(index), varint(column)].concat())])
+}
+
+#[test]
+fn columns_name_the_one_that_has_the_nodes_of_their_group() {
+    let (intact, rows) = grouped();
+    let parts = Parts::of(&intact);
+    assert_eq!(parts.columns[1].nodes, beside(1, 0));
+    // The other way round: the first column names the second one.
+    let mut other_way = parts.with_own_nodes();
+    other_way.columns[0].nodes = beside(0, 1);
+    let other_way = other_way.stored();
+    for (column, rows) in rows.iter().enumerate() {
+        assert!(read(&other_way, column, 5, rows).expect("reads"));
+    }
+    let own = parts.with_own_nodes().columns[1].nodes.clone();
+    let newer = section(&[(5, vec![1])]);
+    let optional = section(&[(128, vec![1])]);
+    let check = |nodes: &[u8]| {
+        let bytes = parts.with(1, |column| column.nodes = nodes.to_vec());
+        let layout = GroupLayout::read(&bytes[..]).expect("reads");
+        let first = layout.row_access(0, &bytes[..]);
+        assert!(first.is_ok() && layout.column(0, &bytes[..]).is_ok());
+        let error = layout.row_access(1, &bytes[..]).err();
+        // Whatever was read before.
+        for again in [layout, GroupLayout::read(&bytes[..]).expect("reads")] {
+            let meta = again.column(1, &bytes[..]).err();
+            assert_eq!(
+                meta.map(|it| it.to_string()),
+                error.as_ref().map(|it| it.to_string())
+            );
+        }
+        error
+    };
+    assert!(check(&[beside(1, 0), optional.clone()].concat()).is_none());
+    assert!(check(&[optional, beside(1, 0)].concat()).is_none());
+    // The first column's place; none of the group's; itself; no column of the row group.
+    for nodes in [
+        beside(0, 0),
+        beside(2, 0),
+        beside(1, 1),
+        beside(1, 2),
+        beside(1, usize::MAX >> 1),
+    ] {
+        let error = check(&nodes);
+        assert!(
+            matches!(error, Some(ColumnarError::Corrupt { .. })),
+            "{error:?}"
+        );
+    }
+    // Nodes of its own besides, before or behind; the record twice, or with more than it has.
+    let longer = section(&[(4, vec![1, 0, 0])]);
+    let [before, behind] = [[&own[..], &beside(1, 0)], [&beside(1, 0), &own[..]]];
+    let twice = beside(1, 0).repeat(2);
+    for nodes in [before.concat(), behind.concat(), twice, longer] {
+        let error = check(&nodes);
+        assert!(
+            matches!(error, Some(ColumnarError::Corrupt { .. })),
+            "{error:?}"
+        );
+    }
+    let error = check(&[beside(1, 0), newer].concat());
+    assert!(
+        matches!(error, Some(ColumnarError::Newer { number: 5, .. })),
+        "{error:?}"
+    );
+}
+
+#[test]
+fn a_column_names_none_of_another_chunk() {
+    let (_, rows) = grouped();
+    let columns: Vec<_> = [0, 1, 0]
+        .map(|at| (ColumnType::Bytes, rows[at].clone()))
+        .into();
+    let options = EncodeOptions {
+        effort: Effort::Fast,
+        grouped: vec![1, 2],
+    };
+    let parts = Parts::of(&stored(&columns, options));
+    assert_eq!(parts.columns[2].nodes, beside(1, 1));
+    for (column, nodes) in [(2, beside(1, 0)), (0, beside(0, 1))] {
+        let bytes = parts.with(column, |entry| entry.nodes = nodes);
+        let layout = GroupLayout::read(&bytes[..]).expect("reads");
+        assert!(is_corrupt(layout.row_access(column, &bytes[..])));
+        assert!(is_corrupt(layout.column(column, &bytes[..])));
+        assert!(read(&bytes, 1, 5, &rows[1]).expect("reads"));
+    }
 }
 
 #[test]

@@ -292,6 +292,11 @@ impl Field {
         &self.fields
     }
 
+    /// The column's number in its group.
+    pub(crate) fn index(&self) -> usize {
+        self.index
+    }
+
     /// Uses these fields, which another column of the group has, too, if they are the same.
     pub(crate) fn share(&mut self, fields: &Arc<Fields>) {
         if *self.fields == **fields {

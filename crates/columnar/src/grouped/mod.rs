@@ -17,6 +17,7 @@
 //! greatest number of the column needs. So a row of texts and numbers is a text, and is encoded as
 //! one.
 
+mod beside;
 mod fields;
 mod gathered;
 mod number;
@@ -30,6 +31,7 @@ use arrow_array::BinaryViewArray;
 use vortex_array::dtype::Nullability;
 use vortex_buffer::ByteBuffer;
 
+pub(crate) use beside::{Beside, RECORD_BESIDE};
 pub(crate) use fields::{Field, Fields};
 pub(crate) use rows::{NewField, rows_of};
 

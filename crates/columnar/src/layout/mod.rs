@@ -3,7 +3,8 @@
 //!
 //! ```text
 //!   header │ column table │ statistics 0 │ nodes 0 │ statistics 1 │ nodes 1 │ … ║ chunk 0 │ …
-//!          fixed widths          │            └─▶ encodings, and where their parts lie
+//!          fixed widths          │            └─▶ encodings, and where their parts lie; or the
+//!                                │                column that has those of the same group
 //!                                └─▶ counts, sum, extremes, zone map
 //! ```
 //!
@@ -27,7 +28,7 @@ use table::{ENTRY_LEN, Entry, HEADER_LEN, Header, Newer};
 
 use crate::access::RowAccess;
 use crate::error::ColumnarError;
-use crate::grouped::Fields;
+use crate::grouped::{Beside, Fields};
 use crate::nodes::NodeTable;
 use crate::predicate::{Predicate, Verdict};
 use crate::source::{ByteSource, read_range};
@@ -48,6 +49,9 @@ pub struct GroupLayout {
     /// What the columns that lie side by side have in common, by the first one that was read: a
     /// hash, and what a row is made of.
     group: Arc<OnceLock<(u64, Arc<Fields>)>>,
+    /// The nodes of these columns, and the column that has them, once another one was read that
+    /// has none of its own.
+    group_nodes: Arc<OnceLock<(usize, NodeTable)>>,
 }
 
 impl GroupLayout {
@@ -78,6 +82,7 @@ impl GroupLayout {
             header,
             entries,
             group: Arc::default(),
+            group_nodes: Arc::default(),
         })
     }
 
@@ -144,6 +149,7 @@ impl GroupLayout {
         let bytes = section(source, entry.statistics.start..entry.nodes.end)?;
         let (statistics, nodes) =
             bytes.split_at((entry.statistics.end - entry.statistics.start) as usize);
+        let nodes = self.parse_nodes(column, nodes, source)?;
         Ok(self.meta(column, statistics, nodes)?)
     }
 
@@ -174,7 +180,7 @@ impl GroupLayout {
     ) -> Result<RowAccess, S::Error> {
         let entry = self.entry(column)?;
         let bytes = section(source, entry.nodes.clone())?;
-        let nodes = self.parse_nodes(column, &bytes)?;
+        let nodes = self.parse_nodes(column, &bytes, source)?;
         Ok(RowAccess::new(
             entry.ty,
             entry.layout,
@@ -210,11 +216,10 @@ impl GroupLayout {
         &self,
         column: usize,
         statistics: &[u8],
-        nodes: &[u8],
+        nodes: NodeTable,
     ) -> Result<ColumnMeta, ColumnarError> {
         let entry = self.entry(column)?;
         let ColumnStatistics { chunk, zones, .. } = self.parse_statistics(entry, statistics)?;
-        let nodes = self.parse_nodes(column, nodes)?;
         Ok(ColumnMeta {
             ty: entry.ty,
             byte_range: entry.chunk.clone(),
@@ -227,10 +232,17 @@ impl GroupLayout {
         })
     }
 
-    fn parse_nodes(&self, column: usize, bytes: &[u8]) -> Result<NodeTable, ColumnarError> {
+    fn parse_nodes<S: ByteSource + ?Sized>(
+        &self,
+        column: usize,
+        bytes: &[u8],
+        source: &S,
+    ) -> Result<NodeTable, S::Error> {
         let entry = self.entry(column)?;
-        let chunk_len = entry.chunk.end - entry.chunk.start;
-        let mut nodes = NodeTable::parse(bytes, entry.layout, self.header.row_count, chunk_len)?;
+        let mut nodes = match Beside::find(bytes)? {
+            None => self.parse_own_nodes(bytes, entry.layout, &entry.chunk)?,
+            Some(beside) => self.nodes_beside(entry, beside, source)?,
+        };
         if let Some(field) = nodes.field() {
             // What one column reads of a row is used by the others. Those that only a newer
             // version knows may be among them, or not.
@@ -252,6 +264,56 @@ impl GroupLayout {
             nodes.share_fields(fields);
         }
         Ok(nodes)
+    }
+
+    fn parse_own_nodes(
+        &self,
+        bytes: &[u8],
+        layout: ChunkLayout,
+        chunk: &Range<u64>,
+    ) -> Result<NodeTable, ColumnarError> {
+        NodeTable::parse(
+            bytes,
+            layout,
+            self.header.row_count,
+            chunk.end - chunk.start,
+        )
+    }
+
+    /// The nodes of a grouped column that names the one that has those of the group. This may be
+    /// one of which only a newer version knows more.
+    fn nodes_beside<S: ByteSource + ?Sized>(
+        &self,
+        entry: &Entry,
+        beside: Beside,
+        source: &S,
+    ) -> Result<NodeTable, S::Error> {
+        let (chunk, section_range) = match self.entries.get(beside.column) {
+            Some(Ok(named)) => (&named.chunk, &named.nodes),
+            Some(Err(newer)) => (&newer.chunk, &newer.nodes),
+            None => return Err(ColumnarError::corrupt("a group names no column").into()),
+        };
+        wire::ensure(
+            entry.is_grouped() && *chunk == entry.chunk,
+            "a column names one that lies elsewhere",
+        )?;
+        let parsed;
+        let nodes = match self.group_nodes.get() {
+            Some((column, nodes)) if *column == beside.column => nodes,
+            known => {
+                let bytes = section(source, section_range.clone())?;
+                let nodes = self.parse_own_nodes(&bytes, ChunkLayout::Grouped, chunk)?;
+                match known {
+                    None => &self.group_nodes.get_or_init(|| (beside.column, nodes)).1,
+                    Some(_) => {
+                        parsed = nodes;
+                        &parsed
+                    }
+                }
+            }
+        };
+        let nodes = nodes.of_other_field(beside.index);
+        Ok(nodes.ok_or_else(|| ColumnarError::corrupt("a column is none of its group"))?)
     }
 }
 
@@ -461,11 +523,21 @@ pub(crate) fn write(row_count: usize, body_len: u64, columns: &[NewColumn]) -> V
     let sections_start = HEADER_LEN + columns.len() * ENTRY_LEN;
     let mut sections = Vec::new();
     let mut entries = Vec::with_capacity(columns.len());
-    for column in columns {
+    let mut first_of_group = None;
+    for (at, column) in columns.iter().enumerate() {
         let start = sections.len();
         statistics::write(&mut sections, column.ty, &column.stats, &column.zones);
         let middle = sections.len();
-        column.nodes.write(&mut sections);
+        match (column.nodes.field(), first_of_group) {
+            (Some(field), Some(column)) => {
+                let index = field.index();
+                Beside { index, column }.write(&mut sections);
+            }
+            (field, _) => {
+                first_of_group = field.map(|_| at).or(first_of_group);
+                column.nodes.write(&mut sections);
+            }
+        }
         let place = |at: usize| (sections_start + at) as u64;
         entries.push((column, place(start)..place(middle), place(sections.len())));
     }

@@ -128,14 +128,17 @@ impl ChunkLayout {
 }
 
 /// What an entry has that only a newer version knows: the column cannot be read.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub(super) struct Newer {
     what: &'static str,
     number: u64,
+    /// Places mean what they mean in all entries.
+    pub(super) chunk: Range<u64>,
+    pub(super) nodes: Range<u64>,
 }
 
 impl Newer {
-    pub(super) fn error(self) -> ColumnarError {
+    pub(super) fn error(&self) -> ColumnarError {
         ColumnarError::newer(self.what, self.number)
     }
 }
@@ -188,7 +191,16 @@ impl Entry {
             nodes_start + nodes_len <= body_start,
             "column section lies outside of the footer",
         )?;
-        let newer = |what, number| Ok(Err(Newer { what, number }));
+        let nodes = nodes_start..nodes_start + nodes_len;
+        let newer = |what, number| {
+            let (chunk, nodes) = (chunk.clone(), nodes.clone());
+            Ok(Err(Newer {
+                what,
+                number,
+                chunk,
+                nodes,
+            }))
+        };
         let Some(ty) = type_of_code(type_code, parameter) else {
             return newer("column type", type_code.into());
         };
@@ -232,7 +244,7 @@ impl Entry {
             },
             chunk,
             statistics: section..nodes_start,
-            nodes: nodes_start..nodes_start + nodes_len,
+            nodes,
         }))
     }
 

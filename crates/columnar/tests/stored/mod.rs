@@ -66,6 +66,23 @@ impl Parts {
         [stored, table, sections, self.body.clone()].concat()
     }
 
+    /// The same row group, each of its grouped columns with nodes of its own.
+    pub fn with_own_nodes(&self) -> Self {
+        let mut parts = self.clone();
+        for column in &mut parts.columns {
+            if let [(4, content)] = &records(&column.nodes)[..] {
+                let content = &mut &content[..];
+                let (index, named) = (take_varint(content), take_varint(content));
+                column.nodes = changed(&self.columns[named].nodes, 3, |record| {
+                    let fields = &mut &record[..];
+                    assert_eq!(take_varint(fields), 0);
+                    *record = [&varint(index), *fields].concat();
+                });
+            }
+        }
+        parts
+    }
+
     /// The same with a change of one column.
     pub fn with(&self, column: usize, change: impl FnOnce(&mut Entry)) -> Vec<u8> {
         let mut changed = self.clone();
