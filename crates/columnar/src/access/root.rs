@@ -31,6 +31,18 @@ pub(super) struct NumericRoot {
     pub(super) images: Option<(Exceptions, Strings)>,
 }
 
+/// What a row of a numeric column has.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Digits {
+    Null,
+    Small {
+        unscaled: i128,
+        scale: u16,
+    },
+    /// The image of this number.
+    Image(u32),
+}
+
 impl NumericRoot {
     pub(super) fn get<'a, S: ByteSource + ?Sized>(
         &self,
@@ -38,16 +50,32 @@ impl NumericRoot {
         reading: &mut Reading<'_, S>,
         bytes: &'a mut Vec<u8>,
     ) -> Result<Option<Value<'a>>, S::Error> {
-        let Some(low) = self.low.get(row, reading)? else {
-            return Ok(None);
-        };
-        if let Some((rows, images)) = &self.images
-            && let Some(at) = rows.find(row, reading)?
-        {
-            if !images.get(at, reading, bytes)? {
+        let number = match (self.digits(row, reading)?, &self.images) {
+            (Digits::Null, _) => return Ok(None),
+            (Digits::Small { unscaled, scale }, _) => Numeric::Small { unscaled, scale },
+            (Digits::Image(at), Some((_, images))) if images.get(at, reading, bytes)? => {
+                Numeric::Image(bytes)
+            }
+            (Digits::Image(_), _) => {
                 return Err(ColumnarError::corrupt("a numeric image is missing").into());
             }
-            return Ok(Some(Value::Numeric(Numeric::Image(bytes))));
+        };
+        Ok(Some(Value::Numeric(number)))
+    }
+
+    /// What a row has, without reading its image.
+    pub(super) fn digits<S: ByteSource + ?Sized>(
+        &self,
+        row: u32,
+        reading: &mut Reading<'_, S>,
+    ) -> Result<Digits, S::Error> {
+        let Some(low) = self.low.get(row, reading)? else {
+            return Ok(Digits::Null);
+        };
+        if let Some((rows, _)) = &self.images
+            && let Some(at) = rows.find(row, reading)?
+        {
+            return Ok(Digits::Image(at));
         }
         let unscaled = match &self.high {
             None => (low as i64).into(),
@@ -57,7 +85,7 @@ impl NumericRoot {
             None => self.scale,
             Some(scales) => required(scales, row, reading)? as u16,
         };
-        Ok(Some(Value::Numeric(Numeric::Small { unscaled, scale })))
+        Ok(Digits::Small { unscaled, scale })
     }
 }
 

@@ -17,13 +17,13 @@ use std::ops::Range;
 
 use super::content::Content;
 use super::reading::Reading;
-use super::root::Root;
+use super::root::{Digits, Root};
 use super::scalars::Scalars;
 use super::strings::{Place, Strings};
 use crate::error::ColumnarError;
 use crate::source::ByteSource;
 use crate::types::ColumnType;
-use crate::value::Value;
+use crate::value::{Numeric, Value};
 
 /// The most rows that are read together.
 pub const MOST_SCATTERED: usize = 16;
@@ -38,6 +38,8 @@ pub(super) struct Scattered {
     /// Where each string ends in the content, and whether it is valid.
     ends: Vec<(u32, bool)>,
     numbers: Vec<Option<u64>>,
+    /// The unscaled values and scales of numerics.
+    numerics: Vec<Option<(i128, u16)>>,
     places: Vec<Place>,
     /// Ranges to be requested.
     pub(super) ranges: Vec<Range<u64>>,
@@ -49,6 +51,7 @@ impl Scattered {
             + self.content.capacity()
             + self.ends.capacity() * size_of::<(u32, bool)>()
             + self.numbers.capacity() * size_of::<Option<u64>>()
+            + self.numerics.capacity() * size_of::<Option<(i128, u16)>>()
             + self.places.capacity() * size_of::<Place>()
             + self.ranges.capacity() * size_of::<Range<u64>>()
     }
@@ -58,7 +61,8 @@ impl Scattered {
         match root {
             Root::Scalars(scalars) => !matches!(scalars, Scalars::Whole(_)),
             Root::Strings(strings) => strings.has_stretches(),
-            Root::AllNull | Root::Numeric(_) => false,
+            Root::Numeric(numeric) => !matches!(numeric.low, Scalars::Whole(_)),
+            Root::AllNull => false,
         }
     }
 
@@ -76,6 +80,10 @@ impl Scattered {
         if let Some(number) = self.numbers.get(at) {
             return Some(Ok(number.map(|bits| Value::of_bits(ty, bits))));
         }
+        if let Some(number) = self.numerics.get(at) {
+            let small = |(unscaled, scale)| Value::Numeric(Numeric::Small { unscaled, scale });
+            return Some(Ok(number.map(small)));
+        }
         let &(end, valid) = self.ends.get(at)?;
         if !valid {
             return Some(Ok(None));
@@ -90,6 +98,7 @@ impl Scattered {
         self.rows.clear();
         self.ends.clear();
         self.numbers.clear();
+        self.numerics.clear();
         self.places.clear();
         self.ranges.clear();
     }
@@ -109,9 +118,23 @@ impl Scattered {
                 }
             }
             Root::Strings(strings) => self.read_strings(strings, ty, rows, reading)?,
-            Root::AllNull | Root::Numeric(_) => {}
+            Root::Numeric(numeric) => {
+                for &row in rows {
+                    self.numerics.push(match numeric.digits(row, reading)? {
+                        Digits::Null => None,
+                        Digits::Small { unscaled, scale } => Some((unscaled, scale)),
+                        // Images are rare, and read by themselves.
+                        Digits::Image(_) => break,
+                    });
+                }
+            }
+            Root::AllNull => {}
         }
-        let count = self.numbers.len().max(self.ends.len());
+        let count = self
+            .numbers
+            .len()
+            .max(self.numerics.len())
+            .max(self.ends.len());
         self.rows.extend_from_slice(&rows[..count]);
         Ok(())
     }
