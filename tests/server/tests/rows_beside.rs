@@ -97,6 +97,53 @@ fn rows_beside_each_other_are_read_at_once_and_no_others() -> anyhow::Result<()>
     Ok(())
 }
 
+/// A join that asks whether there is any row reads no second one, wherever that lies.
+#[test]
+fn a_semi_join_reads_one_row() -> anyhow::Result<()> {
+    let primary = Primary::start("rows-of-semi-joins", &SETTINGS)?;
+    let mut session = primary.session()?;
+    make(&mut session)?;
+    session.batch_execute(
+        "CREATE INDEX ON t ((id % 3000)); ANALYZE t;
+         SET enable_hashjoin = off; SET enable_mergejoin = off; SET enable_material = off;
+         SET enable_memoize = off",
+    )?;
+    let texts: Vec<String> = (1..=12).map(|k| format!("c{k}")).collect();
+    let texts = texts.join(" || ");
+    let mut asked = |sql: &str, nodes: &[&str]| {
+        let sql = sql.replace("TEXTS", &texts);
+        touched(&mut session, &sql, nodes)
+    };
+    let all = asked(
+        "SELECT count(*) FROM t WHERE id % 3000 = 700 AND TEXTS <> ''",
+        &["t_expr_idx"],
+    )?;
+    for (sql, node) in [
+        (
+            "SELECT FROM generate_series(800, 800) v WHERE EXISTS
+             (SELECT FROM t WHERE id % 3000 = v AND TEXTS <> '')",
+            "Nested Loop Semi Join",
+        ),
+        (
+            "SELECT FROM generate_series(900, 900) v WHERE NOT EXISTS
+             (SELECT FROM t WHERE id % 3000 = v AND TEXTS <> '')",
+            "Nested Loop Anti Join",
+        ),
+        (
+            "SELECT EXISTS (SELECT FROM t WHERE id % 3000 = 1000 AND TEXTS <> '')",
+            "InitPlan",
+        ),
+    ] {
+        let found = asked(sql, &[node, "t_expr_idx"])?;
+        println!("{found} buffers where ten rows need {all}: {sql}");
+        ensure!(
+            found * 3 < all,
+            "{found} buffers where ten rows need {all}: {sql}"
+        );
+    }
+    Ok(())
+}
+
 /// Rows of three row groups by turns, as an index has them: a Limit wants them all together, not so
 /// many of each group.
 #[test]
