@@ -3,6 +3,7 @@
 //! the nodes were parsed, see [`messages`](super::messages).
 
 use crate::error::ColumnarError;
+use crate::layout::wire::{put_bytes, put_varint};
 
 /// A native type of Vortex, by its number there.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -432,4 +433,74 @@ pub(crate) fn sequence(message: &[u8], native: Native) -> Result<(u64, u64), Col
 /// The signed integer behind a zigzag varint, as bits.
 pub(crate) fn unzigzag(value: u64) -> u64 {
     (value >> 1) ^ (value & 1).wrapping_neg()
+}
+
+/// The metadata of `vortex.pco`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct PcoMetadata<'a> {
+    pub(crate) header: &'a [u8],
+    /// Of each chunk: the number of values of each page.
+    pub(crate) chunks: Vec<Vec<u32>>,
+}
+
+impl<'a> PcoMetadata<'a> {
+    pub(crate) fn parse(message: &'a [u8]) -> Result<Self, ColumnarError> {
+        let (mut header, mut chunks) = (&[][..], Vec::new());
+        each_field(message, |number, field| {
+            match (number, field) {
+                (1, Field::Bytes(bytes)) => header = bytes,
+                (2, Field::Bytes(chunk)) => {
+                    let mut pages = Vec::new();
+                    each_field(chunk, |number, field| {
+                        if let (1, Field::Bytes(page)) = (number, field) {
+                            let [count] = numbers(page)?;
+                            pages.push(u32::try_from(count).map_err(|_| wrong())?);
+                        }
+                        Ok(())
+                    })?;
+                    chunks.push(pages);
+                }
+                _ => {}
+            }
+            Ok(())
+        })?;
+        Ok(Self { header, chunks })
+    }
+
+    /// The message.
+    pub(crate) fn encode(&self) -> Vec<u8> {
+        fn put(field: u8, content: &[u8], out: &mut Vec<u8>) {
+            out.push(field << 3 | 2);
+            put_bytes(out, content);
+        }
+        let mut message = Vec::new();
+        put(1, self.header, &mut message);
+        for pages in &self.chunks {
+            let mut chunk = Vec::new();
+            for &count in pages {
+                let mut page = vec![1 << 3];
+                put_varint(&mut page, count.into());
+                put(1, &page, &mut chunk);
+            }
+            put(2, &chunk, &mut message);
+        }
+        message
+    }
+}
+
+#[cfg(test)]
+mod pco_tests {
+    use super::*;
+
+    #[test]
+    fn metadata_of_pages_comes_back() {
+        for chunks in [vec![], vec![vec![]], vec![vec![8_192, 1], vec![0, 300]]] {
+            let metadata = PcoMetadata {
+                header: &[4, 1],
+                chunks,
+            };
+            let message = metadata.encode();
+            assert_eq!(PcoMetadata::parse(&message).expect("reads"), metadata);
+        }
+    }
 }

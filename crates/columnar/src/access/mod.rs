@@ -10,9 +10,10 @@
 //! dictionary's a code and a word; FSST's and OnPair's two offsets and the codes, and the table of
 //! symbols or words once (neighbours are read some at a time: [`expected`], [`stretch`], [`ahead`],
 //! [`several`]); letters' the bytes of its row; ALP's and patched ones a search among the
-//! exceptions, by blocks; runs and sparse rows a search; a frame is decompressed as a whole. Nodes
-//! that cannot be read in this way (`pco`, which only [`Effort::Best`](crate::Effort::Best) writes)
-//! are decoded once into the state.
+//! exceptions, by blocks; runs and sparse rows a search; a frame is decompressed as a whole, and of
+//! `pco`, which only [`Effort::Best`](crate::Effort::Best) writes, a page of 8,192 values. Nodes
+//! that cannot be read in this way (of another encoding, or pages that are searched) are decoded
+//! once into the state.
 //!
 //! Invariant: bytes are untrusted. A plan checks lengths of parts against rows; positions and
 //! lengths that are read are checked where they are used; the code is safe Rust.
@@ -29,6 +30,7 @@ pub(crate) mod messages;
 pub(crate) mod metadata;
 mod needs;
 pub(crate) mod packed;
+mod pages;
 mod plan;
 mod reading;
 mod root;
@@ -76,7 +78,7 @@ pub const BESIDE_ROWS: u32 = FIRST_ROWS;
 pub enum ReadUnit {
     /// A few short ranges.
     Value,
-    /// A frame of some kilobytes.
+    /// A frame of some kilobytes, or a page of some thousand numbers.
     Frame,
     /// Some node as a whole, once.
     Chunk,
@@ -126,10 +128,11 @@ pub struct RowState {
 }
 
 impl ReadUnit {
-    fn of(nodes: &NodeTable) -> Self {
+    /// `has_whole`: some node is decoded as a whole.
+    fn of(nodes: &NodeTable, has_whole: bool) -> Self {
         let unit_of = |encoding: Encoding| match encoding {
-            Encoding::Pco | Encoding::Chunked => Self::Chunk,
-            Encoding::Frames => Self::Frame,
+            _ if has_whole => Self::Chunk,
+            Encoding::Frames | Encoding::Pco => Self::Frame,
             _ => Self::Value,
         };
         let units = nodes.encodings().map(unit_of);
@@ -193,7 +196,9 @@ impl RowAccess {
         static NEXT_ID: AtomicU64 = AtomicU64::new(1);
         let mut planner = Planner {
             chunk,
+            row_count,
             slot_count: 0,
+            has_whole: false,
         };
         let field = nodes.field().cloned();
         let stored = field.as_ref().map_or(ty, Field::row_type);
@@ -204,7 +209,7 @@ impl RowAccess {
             ty,
             field,
             row_count: row_count as u32,
-            unit: ReadUnit::of(nodes),
+            unit: ReadUnit::of(nodes, planner.has_whole),
             rounds: root.rounds(),
             root,
             slot_count: planner.slot_count,

@@ -189,6 +189,7 @@ impl Scalars {
                 patches,
                 ..
             } => left.rounds().max(right.rounds()).max(patched(patches)),
+            Self::Pages(pages) => pages.rounds(),
             Self::Whole(_) => 1,
         }
     }
@@ -273,6 +274,7 @@ impl Scalars {
                     patches.needs(rows, round, reading, out)?;
                 }
             }
+            Self::Pages(pages) => pages.needs(rows, round, reading, out)?,
             Self::Whole(whole) => {
                 if round == 0 && !whole.is_held(&reading.slots[whole.slot]) {
                     out.push(whole.range());

@@ -13,9 +13,10 @@ use super::frames::Frames;
 use super::letters::Letters;
 use super::metadata::{
     self, AlpMetadata, AlpRdMetadata, DictMetadata, Native, OnPairMetadata, PackedMetadata,
-    PatchesMetadata, RunsMetadata, Single, single,
+    PatchesMetadata, PcoMetadata, RunsMetadata, Single, single,
 };
 use super::packed::{BLOCK, block_bytes};
+use super::pages::Pages;
 use super::scalars::{Scalars, Validity};
 use super::sorted::{Exceptions, Patches, Runs, Sorted};
 use super::strings::{self, Constant, SparseRows, Strings, Views, bytes_of};
@@ -34,8 +35,12 @@ const MAX_LEN: usize = i32::MAX as usize;
 pub(super) struct Planner<'a> {
     /// Where the chunk lies in the stored value.
     pub(super) chunk: &'a Range<u64>,
+    /// The rows of the column.
+    pub(super) row_count: usize,
     /// The number of slots assigned.
     pub(super) slot_count: usize,
+    /// Whether some node is decoded as a whole.
+    pub(super) has_whole: bool,
 }
 
 fn misshapen() -> ColumnarError {
@@ -177,19 +182,29 @@ impl Planner<'_> {
         dtype: DType,
         len: usize,
     ) -> Result<Box<Whole>, ColumnarError> {
+        self.has_whole = true;
+        self.tree(node, dtype, len).map(Box::new)
+    }
+
+    fn tree(
+        &mut self,
+        node: NodeRef<'_>,
+        dtype: DType,
+        len: usize,
+    ) -> Result<Whole, ColumnarError> {
         let parts = node.all_parts();
         let base = parts.first().map_or(0, |part| part.start);
         let end = parts.last().map_or(base, |part| part.end);
         // The alignment of parts counts from the chunk's start.
         let base = base - base % CHUNK_ALIGNMENT as u32;
-        Ok(Box::new(Whole {
+        Ok(Whole {
             tree: node.to_table(),
             range: self.place(&(base..end)),
             base,
             dtype,
             len: len32(len)?,
             slot: self.slot(),
-        }))
+        })
     }
 
     /// Readers of a node of bools, integers or floats.
@@ -334,11 +349,44 @@ impl Planner<'_> {
                     patches: self.patches(node, 2, alp.patches, alp.left)?,
                 }
             }
-            Encoding::Pco | Encoding::Chunked => {
-                Scalars::Whole(self.whole(node, dtype_of(native), len)?)
-            }
+            Encoding::Pco => match self.pages(node, native, len)? {
+                Some(pages) => Scalars::Pages(pages),
+                None => Scalars::Whole(self.whole(node, dtype_of(native), len)?),
+            },
+            Encoding::Chunked => Scalars::Whole(self.whole(node, dtype_of(native), len)?),
             _ => return Err(misshapen()),
         })
+    }
+
+    /// A reader of pages, for as many values as the column has rows: fewer, such as ends of runs,
+    /// are searched, or read in any order, and are kept whole.
+    fn pages(
+        &mut self,
+        node: NodeRef<'_>,
+        native: Native,
+        len: usize,
+    ) -> Result<Option<Box<Pages>>, ColumnarError> {
+        if len < self.row_count {
+            return Ok(None);
+        }
+        let metadata = PcoMetadata::parse(node.metadata())?;
+        let valid = match (node.child_count(), node.child(0)) {
+            (0, _) => None,
+            (1, Some(valid)) => Some(self.tree(valid, dtype_of(Native::Bool), len)?),
+            _ => return Err(misshapen()),
+        };
+        let parts: Vec<_> = node.parts().iter().map(|part| self.place(part)).collect();
+        let dtype = dtype_of(native).as_nonnullable();
+        let pages = Pages::new(
+            &metadata,
+            &parts,
+            dtype,
+            len32(len)?,
+            valid,
+            self.slot_count,
+        );
+        self.slot_count += pages.as_ref().map_or(0, Pages::slot_count);
+        Ok(pages.map(Box::new))
     }
 
     /// Readers of a node of text or bytes.

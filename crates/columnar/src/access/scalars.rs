@@ -10,6 +10,7 @@ use vortex_alp::{ALPFloat, Exponents};
 
 use super::blocks::{Bits, Packed, Plain};
 use super::metadata::{Native, unzigzag};
+use super::pages::Pages;
 use super::reading::{Reading, outside};
 use super::sorted::{Patches, Runs, patched};
 use super::state::Slot;
@@ -77,6 +78,8 @@ pub(super) enum Scalars {
         words: Box<[u16]>,
         patches: Option<Patches>,
     },
+    /// Decoded by the page.
+    Pages(Box<Pages>),
     /// Decoded as a whole.
     Whole(Box<Whole>),
 }
@@ -199,6 +202,7 @@ impl Scalars {
                     Some(left << right_bits | right)
                 }
             },
+            Self::Pages(pages) => pages.get(row, reading)?,
             Self::Whole(whole) => whole.scalar(row, reading)?,
         })
     }
@@ -217,6 +221,7 @@ impl Scalars {
             Self::Dict { codes, words } => codes.may_be_null() || words.may_be_null(),
             Self::Runs { values, .. } => values.may_be_null(),
             Self::AlpRd { left, .. } => left.may_be_null(),
+            Self::Pages(pages) => pages.may_be_null(),
             Self::Sparse { .. } | Self::Masked { .. } | Self::Whole(_) => true,
         }
     }
@@ -317,6 +322,7 @@ impl Scalars {
                     patches.at.ranges(out);
                 }
             }
+            Self::Pages(pages) => pages.ranges(row, out),
             Self::Whole(whole) => out.push(whole.range()),
         }
     }

@@ -1,14 +1,16 @@
 //! Nodes without access to single rows: decoded once, as a whole, and kept in the state.
 //!
-//! The encoder writes such nodes (pco) only when asked for the smallest size.
+//! The encoder writes such nodes (pco of fewer rows than the column has, of one page) only when
+//! asked for the smallest size.
 
 use std::ops::Range;
 
 use arrow_array::Array;
+use arrow_buffer::{BooleanBuffer, NullBuffer};
+use vortex_array::ArrayRef;
 use vortex_array::arrays::PrimitiveArray;
 use vortex_array::arrays::primitive::PrimitiveArrayExt;
 use vortex_array::dtype::{DType, PType};
-use vortex_buffer::ByteBuffer;
 
 use super::reading::{Reading, outside};
 use super::state::{Kept, Slot};
@@ -17,6 +19,7 @@ use crate::chunk::ChunkBuffer;
 use crate::codec;
 use crate::column::bytes;
 use crate::error::ColumnarError;
+use crate::layout::wire::ensure;
 use crate::nodes::NodeTable;
 use crate::source::ByteSource;
 
@@ -43,48 +46,52 @@ impl Whole {
         matches!(slot.kept, Kept::Whole(_) | Kept::Strings(_))
     }
 
-    fn load<S: ByteSource + ?Sized>(&self, reading: &mut Reading<'_, S>) -> Result<(), S::Error> {
+    fn array<S: ByteSource + ?Sized>(
+        &self,
+        reading: &Reading<'_, S>,
+    ) -> Result<ArrayRef, S::Error> {
         let mut buffer = ChunkBuffer::with_len((self.range.end - self.range.start) as usize);
         reading
             .source
             .read(self.range.start, buffer.as_mut_slice())?;
-        self.decode(buffer.into_bytes(), reading)?;
-        Ok(())
-    }
-
-    fn decode<S: ByteSource + ?Sized>(
-        &self,
-        buffer: ByteBuffer,
-        reading: &mut Reading<'_, S>,
-    ) -> Result<(), ColumnarError> {
         let node = self
             .tree
             .roots()
             .next()
             .ok_or_else(|| ColumnarError::corrupt("a tree of nodes is missing"))?;
-        let array = codec::rebuild(node, &buffer, self.base, &self.dtype, self.len as usize)?;
+        let (buffer, len) = (buffer.into_bytes(), self.len as usize);
+        Ok(codec::rebuild(node, &buffer, self.base, &self.dtype, len)?)
+    }
+
+    fn load<S: ByteSource + ?Sized>(&self, reading: &mut Reading<'_, S>) -> Result<(), S::Error> {
+        let array = self.array(reading)?;
         let slot = &mut reading.slots[self.slot];
-        let mut ctx = codec::context();
         match &self.dtype {
-            DType::Utf8(_) | DType::Binary(_) => slot.kept = Kept::Strings(bytes(array, &mut ctx)?),
+            DType::Utf8(_) | DType::Binary(_) => {
+                slot.kept = Kept::Strings(bytes(array, &mut codec::context())?);
+            }
             DType::Bool(_) => {
-                let (bits, nulls) = codec::guarded(|| bools(array, &mut ctx))?;
+                let (bits, nulls) = bools_of(array)?;
                 slot.values.fill_wide(bits.iter().map(u64::from).collect());
                 slot.kept = Kept::Whole(nulls.map(|nulls| nulls.into_inner()));
             }
             _ => {
-                let row_count = array.len();
-                let (numbers, nulls) = codec::guarded(|| {
-                    let numbers = array.execute::<PrimitiveArray>(&mut ctx)?;
-                    let nulls =
-                        nulls_of(PrimitiveArrayExt::validity(&numbers), row_count, &mut ctx)?;
-                    Ok((wide(numbers), nulls))
-                })?;
-                slot.values.fill_wide(numbers?);
+                let (values, nulls) = numbers_of(array)?;
+                slot.values.fill_wide(values);
                 slot.kept = Kept::Whole(nulls.map(|nulls| nulls.into_inner()));
             }
         }
         Ok(())
+    }
+
+    /// The rows of a tree of bools, none of which is null; the slot keeps nothing of it.
+    pub(super) fn bits<S: ByteSource + ?Sized>(
+        &self,
+        reading: &Reading<'_, S>,
+    ) -> Result<BooleanBuffer, S::Error> {
+        let (bits, nulls) = bools_of(self.array(reading)?)?;
+        ensure(nulls.is_none(), "a node of bits has nulls")?;
+        Ok(bits)
     }
 
     pub(super) fn scalar<S: ByteSource + ?Sized>(
@@ -125,6 +132,22 @@ impl Whole {
             _ => Err(outside("a row").into()),
         }
     }
+}
+
+fn bools_of(array: ArrayRef) -> Result<(BooleanBuffer, Option<NullBuffer>), ColumnarError> {
+    codec::guarded(|| bools(array, &mut codec::context()))
+}
+
+/// The bits of numbers of any type, and which are valid.
+pub(super) fn numbers_of(array: ArrayRef) -> Result<(Vec<u64>, Option<NullBuffer>), ColumnarError> {
+    let mut ctx = codec::context();
+    let (numbers, nulls) = codec::guarded(|| {
+        let row_count = array.len();
+        let numbers = array.execute::<PrimitiveArray>(&mut ctx)?;
+        let nulls = nulls_of(PrimitiveArrayExt::validity(&numbers), row_count, &mut ctx)?;
+        Ok((wide(numbers), nulls))
+    })?;
+    Ok((numbers?, nulls))
 }
 
 /// The bits of numbers of any type.
