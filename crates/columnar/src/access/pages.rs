@@ -167,12 +167,10 @@ impl Pages {
     pub(super) fn ranges(&self, row: u32, out: &mut Vec<Range<u64>>) {
         match &self.valid {
             Some(valid) => out.push(valid.range()),
-            None => out.extend(
-                self.pages
-                    .get(self.page_of(row))
-                    .into_iter()
-                    .flat_map(Page::ranges),
-            ),
+            None => {
+                let page = self.pages.get(self.page_of(row));
+                out.extend(page.into_iter().flat_map(Page::ranges));
+            }
         }
     }
 
@@ -260,9 +258,10 @@ impl<'s> Bits<'s> {
         self.bits.value(row as usize)
     }
 
-    /// How many are set before a row, which is at most their number.
+    /// How many are set before a row; beyond the last one, how many there are.
     fn before(&self, row: u32) -> u32 {
-        let (step, rest) = (row as usize / STEP, row as usize % STEP);
+        let row = self.bits.len().min(row as usize);
+        let (step, rest) = (row / STEP, row % STEP);
         let before = self.slot.values.get(step).unwrap_or(0) as u32;
         before + self.bits.slice(step * STEP, rest).count_set_bits() as u32
     }
