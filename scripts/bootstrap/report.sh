@@ -7,17 +7,27 @@ die() {
     exit 1
 }
 
+# The columns of the terminal that stderr is; 80 where it does not tell.
+terminal_columns() {
+    local columns
+    columns=$(stty size <&2 2>/dev/null | cut -d ' ' -f 2) || true
+    ((columns > 0)) || columns=80
+    printf '%s\n' "$columns"
+}
+
 # Shows that a logged step is alive: the seconds and its last line of output on a terminal,
 # a plain line a minute elsewhere.
 watch_log() {
-    local title=$1 log=$2 started=$SECONDS line
-    while sleep 1; do
+    local title=$1 log=$2 started=$SECONDS next=60 line
+    # If the launcher is killed, nothing else ends this.
+    while sleep 1 && kill -0 $$ 2>/dev/null; do
         if [[ -t 2 ]]; then
-            line=$(tail -n 1 -- "$log" 2>/dev/null | tr -d '\r' | cut -c 1-60)
-            printf '\r\033[K  %s  %ds  %s' "$title" "$((SECONDS - started))" "$line" >&2
-        elif (((SECONDS - started) % 60 == 59)); then
+            # A line that wraps could not be overwritten.
+            line="  $((SECONDS - started))s  $title  $(tail -n 1 -- "$log" 2>/dev/null | tr -d '\r')"
+            printf '\r\033[K%s' "${line:0:$(terminal_columns)-1}" >&2
+        elif ((SECONDS - started >= next)); then
             say "$title: still at it after $((SECONDS - started)) s"
-            sleep 1
+            ((next += 60))
         fi
     done
 }

@@ -1,6 +1,8 @@
 //! Progress of anything that takes more than a few seconds: a bar on a terminal, plain lines
 //! elsewhere, always on stderr so that stdout has the requested output only.
 
+use std::sync::mpsc::{self, RecvTimeoutError, Sender};
+use std::thread;
 use std::time::{Duration, Instant};
 
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
@@ -9,6 +11,9 @@ use crate::units;
 
 /// How often a plain line is worth printing.
 const PLAIN_INTERVAL: Duration = Duration::from_secs(20);
+
+/// How often a plain line tells that work of unknown length is still going on.
+const ALIVE_INTERVAL: Duration = Duration::from_secs(60);
 
 /// What the positions of a bar count.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -22,6 +27,8 @@ pub struct Progress {
     title: String,
     counting: Counting,
     bar: Option<ProgressBar>,
+    /// Dropping it ends the plain lines of work of unknown length.
+    _alive: Option<Sender<()>>,
     position: u64,
     total: Option<u64>,
     started: Instant,
@@ -66,6 +73,7 @@ impl Progress {
         Self {
             title: title.to_owned(),
             counting,
+            _alive: (bar.is_none() && total.is_none()).then(|| tell_alive(title)),
             bar,
             position: 0,
             total,
@@ -120,4 +128,17 @@ impl Progress {
             bar.finish_and_clear();
         }
     }
+}
+
+/// Prints a plain line a minute until the sender is dropped.
+fn tell_alive(title: &str) -> Sender<()> {
+    let (sender, receiver) = mpsc::channel();
+    let (title, started) = (title.to_owned(), Instant::now());
+    thread::spawn(move || {
+        while receiver.recv_timeout(ALIVE_INTERVAL) == Err(RecvTimeoutError::Timeout) {
+            let time = units::duration(started.elapsed());
+            eprintln!("  {title}: still at it after {time}");
+        }
+    });
+    sender
 }
