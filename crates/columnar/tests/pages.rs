@@ -3,7 +3,7 @@
 mod generate;
 
 use generate::recorder::{Recorder, stored};
-use generate::{Random, same};
+use generate::{Random, agreement, same};
 use howdah_columnar::{
     ColumnType, Effort, GroupLayout, OwnedNumeric, OwnedValue, ReadUnit, RowState,
 };
@@ -83,4 +83,25 @@ fn a_row_costs_its_page() {
         }
     }
     assert!(in_pages > 6, "only {in_pages} columns lie in pages");
+}
+
+/// All ways of reading give what decoding gives, or an error; also where bytes are damaged.
+#[test]
+fn pages_are_read_in_all_ways_alike() {
+    let random = &mut Random(59);
+    for ty in [ColumnType::Int32, ColumnType::Float64, ColumnType::Numeric] {
+        for nulls in [0, 30] {
+            let rows = rows(random, ty, nulls);
+            let intact = stored(ty, &rows, Effort::Best);
+            let was_read = agreement::check(&intact, 0, random);
+            assert_eq!(was_read, Ok(true), "{ty:?}, {nulls} % nulls");
+            for _ in 0..12 {
+                let mut bytes = intact.clone();
+                let at = random.below(bytes.len() as u64) as usize;
+                bytes[at] ^= 1 << random.below(8);
+                let checked = agreement::check(&bytes, 0, random);
+                assert!(checked.is_ok(), "{ty:?}, byte {at}: {checked:?}");
+            }
+        }
+    }
 }
