@@ -1,8 +1,8 @@
 //! Records of the cold store: random fields in a sound frame, as random bytes would fail the check.
 
 use howdah_records::{
-    CleanedGaps, DeletionVector, Forward, ForwardTable, GroupEntry, HighWater, Kind, Order,
-    RecentInserts, RewriteNote, RowMark, RowSet, UpdateLinks,
+    BlockDeletions, CleanedGaps, DeletionVector, Forward, ForwardTable, GroupEntry, HighWater,
+    Kind, Order, RecentInserts, RewriteNote, RowMark, RowSet, UpdateLinks,
 };
 use xxhash_rust::xxh3::xxh3_64;
 
@@ -49,6 +49,13 @@ fn read(kind: Kind, record: &[u8]) {
         Kind::DeletionVector => {
             if let Ok(vector) = DeletionVector::open(record) {
                 assert_eq!(vector.edit().seal(), record);
+            }
+        }
+        Kind::BlockDeletions => {
+            for first in 0..=u8::MAX {
+                if let Ok(deletions) = BlockDeletions::decode(first, record) {
+                    assert_eq!(*deletions.encode(), *record);
+                }
             }
         }
         Kind::Forward => {

@@ -44,7 +44,7 @@ fn at_transaction_event(event: TransactionEvent) {
     match event {
         TransactionEvent::PreCommit | TransactionEvent::PrePrepare => {
             load::flush_all();
-            pending_marks::write_all();
+            cold_rows::write_all();
             let prepares = event == TransactionEvent::PrePrepare;
             if prepares && applies_changes() && !pending_marks::has_written() {
                 // The transaction is ended by this worker, after others that it applies meanwhile.
@@ -80,7 +80,7 @@ fn at_subtransaction_event(
     match event {
         SubtransactionEvent::PreCommit => {
             load::flush_subtransaction(subtransaction);
-            pending_marks::write_subtransaction(subtransaction);
+            cold_rows::write_subtransaction(subtransaction);
         }
         SubtransactionEvent::Commit => {
             locker::subtransaction_commits(subtransaction);
@@ -107,7 +107,7 @@ fn at_subtransaction_event(
 /// a query for it.
 fn write_pending(command: CommandId) {
     load::flush_command(command);
-    pending_marks::write_command(command);
+    cold_rows::write_command(command);
 }
 
 /// A query that starts while rows are loaded, or hidden in bulk, for example in a trigger, might

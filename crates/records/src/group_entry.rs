@@ -31,10 +31,12 @@ impl GroupFlags {
     pub const RECENT_INSERTS: GroupFlags = GroupFlags(4);
     /// The group was filled by moving rows that every snapshot saw.
     pub const MOVED_ROWS: GroupFlags = GroupFlags(8);
+    /// There may be records of rows beside each other that were deleted.
+    pub const BLOCK_DELETIONS: GroupFlags = GroupFlags(16);
 
     /// All flags that this version knows. A reader that does not know a flag cannot tell which
     /// rows it hides.
-    const KNOWN: u32 = 15;
+    const KNOWN: u32 = 31;
 
     /// Whether all of `other` are set.
     #[inline]

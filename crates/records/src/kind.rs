@@ -2,8 +2,8 @@
 
 use std::fmt;
 
-/// What a record says. Its number is the first byte of the record, and, but for
-/// [`Kind::ForwardTable`], the id of its key; row marks use ids from 16 on.
+/// What a record says. Its number is the first byte of the record, and mostly the [id](Kind::id) of
+/// its key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[repr(u8)]
 #[non_exhaustive]
@@ -26,13 +26,15 @@ pub enum Kind {
     RewriteNote = 8,
     /// [`ForwardTable`](crate::ForwardTable), stored as a long value.
     ForwardTable = 9,
+    /// [`BlockDeletions`](crate::BlockDeletions).
+    BlockDeletions = 10,
     /// [`RowMark`](crate::RowMark).
     RowMark = 16,
 }
 
 impl Kind {
     /// All kinds.
-    pub const ALL: [Kind; 10] = [
+    pub const ALL: [Kind; 11] = [
         Kind::GroupEntry,
         Kind::HighWater,
         Kind::CleanedGaps,
@@ -42,6 +44,7 @@ impl Kind {
         Kind::RecentInserts,
         Kind::RewriteNote,
         Kind::ForwardTable,
+        Kind::BlockDeletions,
         Kind::RowMark,
     ];
 
@@ -57,18 +60,23 @@ impl Kind {
             | Kind::RecentInserts
             | Kind::RewriteNote
             | Kind::ForwardTable
+            | Kind::BlockDeletions
             | Kind::RowMark => 1,
         }
     }
 
-    /// The id of the keys of its records; the first one, of row marks.
+    /// The id of the keys of its records; the first one, of row marks and block deletions, whose
+    /// keys name rows. A [`Kind::ForwardTable`] is a long value, and has none.
     pub const fn id(self) -> u32 {
-        self as u32
+        match self {
+            Kind::BlockDeletions => 512,
+            _ => self as u32,
+        }
     }
 }
 
 impl fmt::Display for Kind {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}", self.id())
+        write!(f, "{}", *self as u8)
     }
 }

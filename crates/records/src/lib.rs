@@ -14,6 +14,7 @@
 //!    6 UpdateLinks               the new versions of hidden rows         no
 //!    7 RecentInserts             rows younger than their group           no
 //!    8 RewriteNote               that the table was rewritten            no
+//!   10 BlockDeletions            rows beside each other: deleted         no
 //!   16 RowMark                   one row: deleted, updated, to a partition no
 //! ```
 //!
@@ -31,6 +32,7 @@
 #![forbid(unsafe_code)]
 #![warn(missing_docs)]
 
+mod block_deletions;
 mod cleaned_gaps;
 mod deletion_vector;
 mod error;
@@ -46,6 +48,7 @@ mod row_mark;
 pub mod row_set;
 mod update_links;
 
+pub use block_deletions::BlockDeletions;
 pub use cleaned_gaps::{CleanedGaps, fingerprint_of};
 pub use deletion_vector::{DeletionVector, EditedVector, ROWS_PER_VECTOR};
 pub use error::RecordError;

@@ -3,8 +3,9 @@
 mod samples;
 
 use howdah_records::{
-    CleanedGaps, DeletionVector, Forward, ForwardTable, GroupEntry, HighWater, Kind, Order, Place,
-    RecentInserts, RecordError, RewriteNote, RowFate, RowMark, RowSet, UpdateLinks,
+    BlockDeletions, CleanedGaps, DeletionVector, Forward, ForwardTable, GroupEntry, HighWater,
+    Kind, Order, Place, RecentInserts, RecordError, RewriteNote, RowFate, RowMark, RowSet,
+    UpdateLinks,
 };
 use proptest::prelude::*;
 use samples::{GROUP, samples};
@@ -81,7 +82,7 @@ fn an_entry_with_a_flag_that_is_not_known_comes_from_a_newer_version() {
     let sample = samples().swap_remove(0);
     assert_eq!(sample.kind, Kind::GroupEntry);
     let mut fields = sample.bytes[2..sample.bytes.len() - 4].to_vec();
-    fields[2] |= 16;
+    fields[2] |= 32;
     let (kind, version) = (sample.kind, sample.kind.version());
     let read = (sample.holds)(&framed(kind as u8, version, &fields));
     assert_eq!(read, Err(RecordError::Newer { kind, version }));
@@ -100,6 +101,13 @@ fn read_in_every_way(kind: Kind, bytes: &[u8]) -> Option<Vec<u8>> {
         Kind::DeletionVector => Some(DeletionVector::open(bytes).ok()?.edit().seal()),
         Kind::Forward => Some(Forward::decode(bytes).ok()?.encode().to_vec()),
         Kind::RewriteNote => Some(RewriteNote::decode(bytes).ok()?.encode().to_vec()),
+        Kind::BlockDeletions => {
+            // Of a row that is deleted, whichever it is.
+            let read = |first| BlockDeletions::decode(first, bytes).ok();
+            let deletions = (0..=255).find_map(read)?;
+            assert_eq!((0..=255).filter_map(read).count(), 1);
+            Some(deletions.encode().to_vec())
+        }
         Kind::RowMark => Some(RowMark::decode(bytes).ok()?.encode().to_vec()),
         Kind::ForwardTable => {
             let scattered = ForwardTable::decode(Order::Scattered, bytes).ok()?;

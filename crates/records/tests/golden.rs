@@ -76,6 +76,8 @@ fn a_row_mark_is_laid_out_as_specified() {
     );
     assert_eq!(bytes("row-mark-deleted")[..8], [16, 1, 0, 0, 0, 0, 0, 0]);
     assert_eq!(bytes("row-mark-updated").len(), 12);
+    assert_eq!(bytes("block-deletions").len(), 38);
+    assert_eq!(bytes("block-deletions")[..4], [10, 1, 0b1_1000, 0]);
     assert_eq!(bytes("group-entry-stored").len(), 48);
     assert_eq!(bytes("group-entry-stored")[..8], [1, 1, 1, 0, 9, 0, 0, 0]);
     assert_eq!(bytes("high-water").len(), 14);

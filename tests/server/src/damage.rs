@@ -36,6 +36,8 @@ pub const VERSIONS_ID: u32 = 6;
 pub const LATE_ROWS_ID: u32 = 7;
 /// Of row numbers below 2^31.
 pub const MARK_ID: u32 = 16;
+/// The same.
+pub const BLOCK_DELETIONS_ID: u32 = 512;
 /// From here on ids are those of values.
 pub const FIRST_VALUE_ID: u32 = 16_384;
 

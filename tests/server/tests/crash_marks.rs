@@ -45,6 +45,8 @@ struct Case {
 }
 
 const FEW: &str = "DELETE FROM @ WHERE id % 40 = 1";
+/// Its first rows are written while it goes on.
+const RANGE: &str = "DELETE FROM @ WHERE id BETWEEN 3000 AND 3100";
 const HALF: &str = "DELETE FROM @ WHERE id % 2 = 0";
 const UPDATE: &str = "UPDATE @ SET n = n + 1, word = word || '!' WHERE id % 30 < 2";
 const KEYS: &str = "UPDATE @ SET id = id + 1000000 WHERE id % 30 = 2";
@@ -65,10 +67,13 @@ const fn case(
     }
 }
 
-const CASES: [Case; 24] = [
+const CASES: [Case; 27] = [
     case("group_flagged", &[], FEW),
     case("delete_locked", &[], FEW),
     case("delete_marked", &[UPDATE], FEW),
+    case("block_deleted", &[], FEW),
+    case("block_deleted", &[FEW, VACUUM], RANGE),
+    case("sweep_delete", &[RANGE, VACUUM], COMPACT),
     case("update_locked", &[], UPDATE),
     case("update_inserted", &[FEW], UPDATE),
     case("update_marked", &[], UPDATE),

@@ -1,13 +1,15 @@
-//! Row marks are damaged on disk. That a row is hidden is told by the key of its mark; how, and
+//! Marks are damaged on disk. That a row is hidden is told by the key of its mark; how, and
 //! where its new version is, by the mark's record. A statement that needs the record is refused
 //! while it is damaged, one that needs the key only is answered; one that finds no mark where the
 //! index of the cold store says that there is one is refused: no row comes back, and none is lost.
+//! Of rows that were deleted along with their neighbours the record tells which they are: every
+//! statement that meets them needs it.
 
 use anyhow::{Context as _, ensure};
 use howdah_server_tests::cluster::query;
 use howdah_server_tests::damage::{
-    IS_ERROR, KEY_AND_LENGTH_BYTES, MARK_ID, PAGE_BYTES, Patch, StoredTuple, names_damage, outcome,
-    word,
+    BLOCK_DELETIONS_ID, IS_ERROR, KEY_AND_LENGTH_BYTES, MARK_ID, PAGE_BYTES, Patch, StoredTuple,
+    names_damage, outcome, word,
 };
 use howdah_server_tests::harmed_table::{
     BY_BITMAP, BY_COLUMN, BY_ENGINE, BY_INDEX, BY_ROW, BY_WORKERS, Case, FREE, HarmedTable,
@@ -110,13 +112,36 @@ const STATEMENTS: &[Case<'static>] = &[
     (&[FREE], "", "ALTER TABLE t ALTER COLUMN k TYPE bigint"),
     (&[FREE], "", "ALTER TABLE t ADD CHECK (n > 0)"),
 ];
-/// A row that is deleted, and one that is updated; they lie far from each other.
-const DELETED: u32 = 12_500;
-const UPDATED: u32 = 17_500;
-const CHANGES: [(u32, &str); 2] = [
-    (DELETED, "DELETE FROM t WHERE id = 12500"),
-    (UPDATED, "UPDATE t SET n = 1 WHERE id = 17500"),
+/// A change of a row.
+#[derive(Clone, Copy)]
+struct Change {
+    /// The id of the row.
+    id: u32,
+    sql: &'static str,
+    /// The id of the only record that it makes of this kind.
+    record_id: u32,
+}
+
+/// A row that is deleted, one that is updated, and one that is deleted with its neighbours; they
+/// lie far from each other.
+const CHANGES: [Change; 3] = [
+    Change {
+        id: 12_500,
+        sql: "DELETE FROM t WHERE id = 12500",
+        record_id: MARK_ID,
+    },
+    Change {
+        id: UPDATED,
+        sql: "UPDATE t SET n = 1 WHERE id = 17500",
+        record_id: MARK_ID,
+    },
+    Change {
+        id: 15_020,
+        sql: "DELETE FROM t WHERE id BETWEEN 15000 AND 15030",
+        record_id: BLOCK_DELETIONS_ID,
+    },
 ];
+const UPDATED: u32 = 17_500;
 const COUNT: &str = "SELECT count(*), sum(id), sum(n) FROM t";
 
 /// A table with one mark, the mark, and a session with a snapshot that does not see its effect.
@@ -129,20 +154,20 @@ struct Marked {
 }
 
 impl Marked {
-    fn make(table: HarmedTable, id: u32, change: &str) -> anyhow::Result<Self> {
+    fn make(table: HarmedTable, change: Change) -> anyhow::Result<Self> {
         let mut table = table.make_anew()?;
         let mut session = table.damaged.primary.session()?;
         session.batch_execute("CREATE TABLE child (id int REFERENCES t (id))")?;
         // It keeps index entries from being found dead.
         let before = table.damaged.snapshot_of_now()?;
-        session.batch_execute(change)?;
+        session.batch_execute(change.sql)?;
         table.damaged.look_at_disk()?;
-        let marks = table.damaged.tuples_of(MARK_ID);
+        let marks = table.damaged.tuples_of(change.record_id);
         ensure!(marks.len() == 1, "{} marks", marks.len());
         Ok(Self {
             mark: marks[0],
             table,
-            id,
+            id: change.id,
             before,
         })
     }
@@ -193,8 +218,8 @@ impl Told<'_> {
 fn statements_that_meet_a_damaged_mark_revive_no_row() -> anyhow::Result<()> {
     let mut table = HarmedTable::start("damage-marks")?;
     let mut wrong = Vec::new();
-    for (id, change) in CHANGES {
-        let marked = Marked::make(table, id, change)?;
+    for change in CHANGES {
+        let (id, marked) = (change.id, Marked::make(table, change)?);
         let sound = marked.run_all(STATEMENTS)?;
         let mut check = |what: &str, patch: Patch, is_right: &dyn Fn(Told<'_>) -> bool| {
             let restoring = marked.table.damaged.exchange(&[patch])?;
@@ -215,9 +240,14 @@ fn statements_that_meet_a_damaged_mark_revive_no_row() -> anyhow::Result<()> {
         // The record: the new version's place, the check.
         for at in [3, 10] {
             let patch = marked.flipped(KEY_AND_LENGTH_BYTES + at, at % 8);
-            check(&format!("byte {at}"), patch, &|told| {
-                told.needs_the_key_only()
-            })?;
+            check(
+                &format!("byte {at}"),
+                patch,
+                &|told| match change.record_id {
+                    MARK_ID => told.needs_the_key_only(),
+                    _ => told.is_refused(),
+                },
+            )?;
         }
         for at in [0, 3, 4, 6] {
             let what = format!("byte {at} of the key");
@@ -241,8 +271,8 @@ fn statements_that_meet_a_damaged_mark_revive_no_row() -> anyhow::Result<()> {
 #[test]
 fn statements_that_need_the_record_of_a_damaged_mark_are_refused() -> anyhow::Result<()> {
     let mut table = HarmedTable::start("damage-mark-records")?;
-    for (id, change) in CHANGES {
-        let mut marked = Marked::make(table, id, change)?;
+    for change in CHANGES {
+        let (id, mut marked) = (change.id, Marked::make(table, change)?);
         let questions = [
             "SELECT id FROM t WHERE id = ROW FOR UPDATE",
             "SELECT id FROM t WHERE id = ROW FOR KEY SHARE",
@@ -256,10 +286,11 @@ fn statements_that_need_the_record_of_a_damaged_mark_are_refused() -> anyhow::Re
             "{:?}",
             howdah_server_tests::damage::ask(&mut marked.before, &questions)?
         );
-        marked
-            .table
-            .damaged
-            .every_byte_is_refused(MARK_ID, &mut marked.before, &questions)?;
+        marked.table.damaged.every_byte_is_refused(
+            change.record_id,
+            &mut marked.before,
+            &questions,
+        )?;
         marked.before.batch_execute("ROLLBACK")?;
         table = marked.table;
     }
@@ -281,11 +312,11 @@ const MAINTENANCE: [&str; 8] = [
 #[test]
 fn maintenance_that_meets_a_damaged_mark_loses_and_revives_no_row() -> anyhow::Result<()> {
     let mut table = HarmedTable::start("damage-marks-maintenance")?;
-    for ((id, change), statement) in CHANGES
+    for (change, statement) in CHANGES
         .into_iter()
         .flat_map(|change| MAINTENANCE.map(|statement| (change, statement)))
     {
-        let mut marked = Marked::make(table, id, change)?;
+        let mut marked = Marked::make(table, change)?;
         marked.before.batch_execute("ROLLBACK")?;
         let damaged = &marked.table.damaged;
         let mut session = damaged.primary.session()?;
@@ -304,12 +335,17 @@ fn maintenance_that_meets_a_damaged_mark_loses_and_revives_no_row() -> anyhow::R
             "after a refused {statement}: {now}, not {whole}"
         );
         // The record, which is not needed once no snapshot sees the row.
-        damaged.exchange(&[marked.flipped(KEY_AND_LENGTH_BYTES + 7, 7)])?;
+        let restoring = damaged.exchange(&[marked.flipped(KEY_AND_LENGTH_BYTES + 7, 7)])?;
         let told = outcome(&mut damaged.primary.session()?, statement)?;
+        let is_block = change.record_id == BLOCK_DELETIONS_ID;
         ensure!(
-            names_damage(&told) || !told.starts_with(IS_ERROR),
+            names_damage(&told) || !(is_block || told.starts_with(IS_ERROR)),
             "{statement}: {told}"
         );
+        if is_block {
+            damaged.exchange(&restoring)?;
+            session.batch_execute("DROP INDEX IF EXISTS made")?;
+        }
         let now = query(&mut damaged.primary.session()?, COUNT)?;
         ensure!(now == whole, "after {statement}: {now}, not {whole}");
         table = marked.table;

@@ -184,7 +184,8 @@ impl PointReader {
         let position = known.entry.position_of(row)?;
         let mut positions = known.shown_ahead(position, before);
         if positions.len() == 1 && (1..=STEP_ROWS).contains(&row.0.wrapping_sub(before.0)) {
-            let rows = surely_shown_from(known.file, &known.entry, position, ROWS_AHEAD);
+            let ahead = position..position.saturating_add(ROWS_AHEAD);
+            let rows = surely_shown_from(known.file, &known.entry, ahead, snapshot);
             positions.end = positions.end.max(position + rows);
         }
         if positions.len() == 1 {
@@ -311,7 +312,7 @@ impl PointReader {
         };
         if last.hidden.is_none() {
             // Rows that are known to have no mark need no look-up, however many they are.
-            if is_surely_shown(last.file, entry, row) {
+            if is_surely_shown(last.file, entry, row, snapshot) {
                 return Ok(false);
             }
             let may_be_marked = may_be_hidden(store, entry, row);
@@ -395,7 +396,7 @@ impl PointReader {
         }
         let hidden = match last.hides(position) {
             Some(hidden) => hidden,
-            None if is_surely_shown(last.file, &last.entry, row) => Hidden::No,
+            None if is_surely_shown(last.file, &last.entry, row, snapshot) => Hidden::No,
             None => return None,
         };
         if hidden != Hidden::No {

@@ -1,6 +1,7 @@
 //! Deletes marks that are not needed any more.
 //!
-//! - The mark of a row is not needed once a deletion vector in force hides the row.
+//! - The mark of a row is not needed once a deletion vector in force hides the row; one of several
+//!   rows, once deletion vectors hide them all.
 //! - A list of new versions is not needed once every snapshot is younger than its writer.
 //! - Nothing about a dead group is needed.
 //!
@@ -18,8 +19,9 @@ use std::ops::ControlFlow;
 
 use howdah_bridge::store::ColdStore;
 use howdah_bridge::table::{LockMode, Table};
-use howdah_bridge::tid::{GroupId, RowNumber, Tid};
+use howdah_bridge::tid::{GroupId, ROWS_PER_COLD_BLOCK, RowNumber, Tid};
 use howdah_bridge::xid::Xid;
+use howdah_records::BlockDeletions;
 
 use super::progress::must_yield;
 use super::task::{Task, open};
@@ -59,14 +61,17 @@ fn sweep_some(table: Table<'_>, store: &ColdStore) -> Result<bool, ColdError> {
     stop_point!("sweep_scan");
     let is_old = |xid: Xid| xid.precedes(horizon);
     let mut candidates: Vec<(Tid, Sweepable)> = Vec::new();
-    let mut marked: Vec<(Tid, RowNumber)> = Vec::new();
+    let mut marked: Vec<(Tid, Marked)> = Vec::new();
     marks::for_each_sweepable(store, end, |tid, record| {
         match (entry_of(&entries, record.first_row()), record) {
             (None, _) => candidates.push((tid, record)),
             (Some(_), Sweepable::UpdateLinks(_, writer)) if is_old(writer) => {
                 candidates.push((tid, record))
             }
-            (Some(_), Sweepable::Row(row)) => marked.push((tid, row)),
+            (Some(_), Sweepable::Row(row)) => marked.push((tid, Marked::Row(row))),
+            (Some(_), Sweepable::Block(first, Some(rows))) => {
+                marked.push((tid, Marked::Block(first, Box::new(rows))));
+            }
             _ => {}
         }
         if candidates.len() >= BATCH || marked.len() >= MOST_MARKS {
@@ -84,11 +89,12 @@ fn sweep_some(table: Table<'_>, store: &ColdStore) -> Result<bool, ColdError> {
         _ => entry_of(&entries, record.first_row()).is_none(),
     });
     let mut folded: HashMap<GroupId, RowSet> = HashMap::new();
-    for (tid, row) in marked {
+    for (tid, mark) in marked {
         if needless.len() >= BATCH {
             break;
         }
-        let Some(entry) = entry_of(&entries, row) else {
+        let first = mark.first_row();
+        let Some(entry) = entry_of(&entries, first) else {
             continue;
         };
         let rows = match folded.get(&entry.group()) {
@@ -98,8 +104,9 @@ fn sweep_some(table: Table<'_>, store: &ColdStore) -> Result<bool, ColdError> {
                 folded.entry(entry.group()).or_insert(rows)
             }
         };
-        if rows.contains((row.0 - entry.first_row.0) as u32) {
-            needless.push((tid, Sweepable::Row(row)));
+        let is_folded = |row: RowNumber| rows.contains((row.0 - entry.first_row.0) as u32);
+        if mark.all(is_folded) {
+            needless.push((tid, Sweepable::Row(first)));
         }
     }
     if !needless.is_empty() {
@@ -117,6 +124,32 @@ fn sweep_some(table: Table<'_>, store: &ColdStore) -> Result<bool, ColdError> {
         stop_point!("sweep_commit");
     }
     Ok(!needless.is_empty())
+}
+
+/// A mark whose rows may all be in deletion vectors.
+enum Marked {
+    Row(RowNumber),
+    /// The first row of several of one block.
+    Block(RowNumber, Box<BlockDeletions>),
+}
+
+impl Marked {
+    fn first_row(&self) -> RowNumber {
+        match self {
+            Marked::Row(row) | Marked::Block(row, _) => *row,
+        }
+    }
+
+    fn all(&self, is_so: impl Fn(RowNumber) -> bool) -> bool {
+        match self {
+            Marked::Row(row) => is_so(*row),
+            Marked::Block(first, rows) => {
+                let start = first.0 / ROWS_PER_COLD_BLOCK * ROWS_PER_COLD_BLOCK;
+                let mut rows = rows.places().map(|at| RowNumber(start + u64::from(at)));
+                rows.all(is_so)
+            }
+        }
+    }
 }
 
 /// The entry, not a dead one, that covers the row.

@@ -1,9 +1,10 @@
 //! One or more records of every kind, with the values that they were made from.
 
 use howdah_records::{
-    CleanedGaps, DeletionVector, EditedVector, Forward, ForwardTable, GroupEntry, GroupFlags,
-    GroupState, HighWater, Kind, Order, Place, ROW_NUMBER_LIMIT, RecentInserts, RecordError,
-    RewriteNote, RowFate, RowMark, RowSet, StoredTable, UpdateLinks, UpdateLinksBuilder,
+    BlockDeletions, CleanedGaps, DeletionVector, EditedVector, Forward, ForwardTable, GroupEntry,
+    GroupFlags, GroupState, HighWater, Kind, Order, Place, ROW_NUMBER_LIMIT, RecentInserts,
+    RecordError, RewriteNote, RowFate, RowMark, RowSet, StoredTable, UpdateLinks,
+    UpdateLinksBuilder,
 };
 
 /// The group whose records the samples are.
@@ -144,6 +145,8 @@ fn dropped() -> RowSet {
     rows
 }
 
+const DELETED: [u8; 5] = [3, 4, 63, 64, 255];
+
 const PLACES: [u32; 4] = [3, 0, ForwardTable::DROPPED, 131_071];
 
 fn sample(
@@ -246,6 +249,16 @@ pub fn samples() -> Vec<Sample> {
             Kind::RewriteNote,
             &RewriteNote.encode(),
             |bytes| Ok(RewriteNote::decode(bytes)? == RewriteNote),
+        ),
+        sample(
+            "block-deletions",
+            Kind::BlockDeletions,
+            &BlockDeletions::of(&DELETED).encode(),
+            |bytes| {
+                Ok(BlockDeletions::decode(DELETED[0], bytes)?
+                    .places()
+                    .eq(DELETED))
+            },
         ),
         sample(
             "row-mark-deleted",

@@ -75,10 +75,18 @@ pub(super) struct LockedGroup {
     pub bulk: Option<RowLock>,
     /// Rows looked up while the whole group was locked.
     asked: u32,
-    /// Rows that a command has changed.
-    changed: (CommandId, u32),
+    /// How many rows a command has changed, and the last of them.
+    changed: (CommandId, u32, Option<RowNumber>),
     /// The hidden rows, once many were looked up; then only this transaction can hide more.
     hidden: Option<HiddenParts>,
+}
+
+/// What a command has changed in a group before it changes a row.
+pub(super) struct ChangedBefore {
+    /// Rows.
+    pub count: u32,
+    /// Whether the last one is of the same cold block.
+    pub is_beside: bool,
 }
 
 impl LockedGroup {
@@ -98,7 +106,7 @@ impl LockedGroup {
             own,
             bulk: None,
             asked: 0,
-            changed: (command, 0),
+            changed: (command, 0, None),
             hidden: None,
         }
     }
@@ -125,13 +133,17 @@ impl LockedGroup {
         Ok(hidden.is_hidden(position) == Some(false))
     }
 
-    /// Counts a row that the command changes; returns how many it has changed before.
-    pub fn count_change(&mut self, command: CommandId) -> u32 {
-        if self.changed.0 != command {
-            self.changed = (command, 0);
+    /// Counts a row that the command changes; returns what it has changed before.
+    pub fn count_change(&mut self, command: CommandId, row: RowNumber) -> ChangedBefore {
+        let (count, last) = match self.changed {
+            (of, count, last) if of == command => (count, last),
+            _ => (0, None),
+        };
+        self.changed = (command, count + 1, Some(row));
+        ChangedBefore {
+            count,
+            is_beside: last.is_some_and(|last| last.cold_block() == row.cold_block()),
         }
-        self.changed.1 += 1;
-        self.changed.1 - 1
     }
 
     /// Notes that the row was marked.

@@ -38,9 +38,11 @@
 //! Many rows: past some number of row locks in a group ([`expected_changes`]), a lock on the whole
 //! group is requested without waiting; past a larger number in all groups, with waiting if the
 //! request waits. So the server's lock table does not fill up. A command that changes many rows of
-//! a group that is locked as a whole collects them instead of writing marks.
+//! a group that is locked as a whole collects them instead of writing marks. So does one that
+//! deletes rows beside each other; their locks stay until they are written ([`collected_locks`]).
 
 mod blockers;
+mod collected_locks;
 mod counted_rows;
 mod expected_changes;
 mod located;
@@ -67,6 +69,7 @@ pub use lock::{fetch_held, lock};
 pub(super) use locked_groups::held_group;
 pub use row_lock::{
     forget_locks, give_back_groups, reset, subtransaction_aborts, subtransaction_commits,
+    write_all, write_command, write_subtransaction,
 };
 pub(super) use standing::moved_meanwhile;
 
@@ -107,9 +110,12 @@ pub fn delete(
     } else {
         table.count_delete();
     }
-    there.mark(fate, cid, !decoded);
+    let is_written = there.mark(fate, cid, !decoded);
     stop_point!("delete_marked");
-    there.let_go();
+    match is_written {
+        true => there.let_go(),
+        false => there.let_go_once_written(cid),
+    }
     Ok(())
 }
 

@@ -33,10 +33,21 @@ pub(super) struct Recent {
     pub lock: RowLock,
     /// How many times it was requested; it is to be released as often.
     pub requests: u32,
-    subtransaction: SubTransactionId,
+    pub subtransaction: SubTransactionId,
 }
 
 impl Recent {
+    /// A lock that the current subtransaction has newly taken.
+    pub fn taken(place: Group, row: RowNumber, lock: RowLock) -> Recent {
+        Recent {
+            place,
+            row,
+            lock,
+            requests: 1,
+            subtransaction: current_subtransaction(),
+        }
+    }
+
     fn is_of(&self, table: Oid, row: RowNumber) -> bool {
         (self.place.0, self.row, self.subtransaction) == (table, row, current_subtransaction())
     }
@@ -47,14 +58,7 @@ thread_local! {
 }
 
 /// A lock was newly taken, and is kept.
-pub(super) fn note(place: Group, row: RowNumber, lock: RowLock) {
-    let recent = Recent {
-        place,
-        row,
-        lock,
-        requests: 1,
-        subtransaction: current_subtransaction(),
-    };
+pub(super) fn note(recent: Recent) {
     RECENT.with_borrow_mut(|all| {
         if all.len() == MOST {
             all.pop_front();

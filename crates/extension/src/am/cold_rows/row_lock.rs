@@ -15,14 +15,16 @@ use howdah_bridge::tid::RowNumber;
 use howdah_bridge::xid::{CommandId, SubTransactionId, Xid, current_subtransaction};
 
 use super::blockers::{Forbids, blockers};
+use super::collected_locks;
 use super::counted_rows::{CountedRows, Group};
 use super::expected_changes::{self, changes_per_group};
 use super::located::LocatedRow;
 use super::locked_groups;
-use super::recent_locks;
+use super::recent_locks::{self, Recent};
 use super::standing::{Standing, learn, learn_again};
 use crate::settings;
 use crate::store::directory::PlacedEntry;
+use crate::store::pending_marks;
 use crate::store::visibility::{last_change, sees_row_somewhere};
 
 /// Rows locked in one group before the whole group is requested.
@@ -61,12 +63,37 @@ pub(super) fn was_locked_last(table: Table<'_>, row: RowNumber) -> bool {
 /// Releases the locks of a row that was locked, and then marked, by the same subtransaction: the
 /// mark, of the strength `lock`, replaces them.
 fn give_back_replaced(target: &LocatedRow<'_>, lock: RowLock) {
-    for recent in recent_locks::take(target.table.oid(), target.row, lock) {
+    give_back(recent_locks::take(target.table.oid(), target.row, lock));
+}
+
+fn give_back(locks: Vec<Recent>) {
+    for recent in locks {
+        let of_table = Locks::of_table(recent.place.0);
         for _ in 0..recent.requests {
-            target.locks.unlock_row(recent.row, recent.lock);
+            of_table.unlock_row(recent.row, recent.lock);
         }
         LOCKED_ROWS.with_borrow_mut(|rows| rows.give_back(recent.place));
     }
+}
+
+/// Writes the rows that a command has collected, and gives their locks back.
+pub fn write_command(command: CommandId) {
+    pending_marks::write_command(command);
+    give_back(collected_locks::take_command(command));
+}
+
+/// The same with all rows that the transaction has collected, which is about to commit.
+pub fn write_all() {
+    pending_marks::write_all();
+    give_back(collected_locks::take_subtransaction(
+        current_subtransaction(),
+    ));
+}
+
+/// The same with all rows that a subtransaction has collected, which is about to commit.
+pub fn write_subtransaction(subtransaction: SubTransactionId) {
+    pending_marks::write_subtransaction(subtransaction);
+    give_back(collected_locks::take_subtransaction(subtransaction));
 }
 
 /// What a subtransaction has locked is its parent's.
@@ -77,6 +104,7 @@ pub fn subtransaction_commits(child: SubTransactionId, parent: SubTransactionId)
 /// What a subtransaction has locked is not locked any more.
 pub fn subtransaction_aborts(subtransaction: SubTransactionId) {
     LOCKED_ROWS.with_borrow_mut(|rows| rows.subtransaction_aborts(subtransaction));
+    collected_locks::forget_subtransaction(subtransaction);
     forget_locks();
 }
 
@@ -102,6 +130,7 @@ pub fn give_back_groups() {
 /// Discards everything: the transaction is over.
 pub fn reset() {
     forget_locks();
+    collected_locks::reset();
     expected_changes::reset();
     LOCKED_ROWS.with_borrow_mut(|rows| rows.clear(locked_groups::MOST_GROUPS));
     IS_CROWDED.set(false);
@@ -282,6 +311,17 @@ impl There<'_, '_> {
         }
         give_back_replaced(self.target, self.lock);
     }
+
+    /// Keeps the row's locks until the rows are written that its command has collected, this one
+    /// among them. Many of them are written at once.
+    pub fn let_go_once_written(self, command: CommandId) {
+        let (table, row) = (self.target.table.oid(), self.target.row);
+        let mut locks = recent_locks::take(table, row, self.lock);
+        locks.extend(self.locked.map(Locked::keep));
+        if collected_locks::hold(locks, command) >= collected_locks::MOST {
+            write_command(command);
+        }
+    }
 }
 
 /// The lock that keeps a row from being locked.
@@ -367,11 +407,22 @@ impl Locked {
         self.locks.unlock_row(self.row, self.lock);
         std::mem::forget(self);
     }
+
+    /// Keeps the lock until it is given back by the name that is returned.
+    fn keep(self) -> Recent {
+        let kept = self.kept();
+        std::mem::forget(self);
+        kept
+    }
+
+    fn kept(&self) -> Recent {
+        self.locks.keep_row(self.row, self.lock);
+        Recent::taken(self.place, self.row, self.lock)
+    }
 }
 
 impl Drop for Locked {
     fn drop(&mut self) {
-        recent_locks::note(self.place, self.row, self.lock);
-        self.locks.keep_row(self.row, self.lock);
+        recent_locks::note(self.kept());
     }
 }

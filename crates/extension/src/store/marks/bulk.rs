@@ -6,6 +6,7 @@ use howdah_bridge::store::ColdStore;
 use howdah_bridge::tid::RowNumber;
 use howdah_bridge::xid::CommandId;
 
+use super::block_deletions::delete_by_block;
 use super::deletion_vector::{self, BLOCKS_PER_VECTOR, ROWS_PER_VECTOR, by_deletion_vector};
 use super::mark::RowFate;
 use super::update_links;
@@ -15,9 +16,9 @@ use crate::stop_point;
 use crate::store::directory::PlacedEntry;
 use crate::store::row_set::RowSet;
 
-/// Of rows that share a deletion vector, fewer than this get marks of their own: a mark has a
-/// fiftieth of the size of a deletion vector. So do the rows of a command within which a later one
-/// has written the vector: each row is hidden since its own command.
+/// Of rows that share a deletion vector, fewer than this get marks of their own, or one for those
+/// of a block: a mark has a fiftieth of the size of a deletion vector. So do the rows of a command
+/// within which a later one has written the vector: each row is hidden since its own command.
 const FEW_ROWS: usize = 32;
 
 /// Hides rows in bulk, in the current transaction; `fates` are those of rows that were not simply
@@ -53,14 +54,14 @@ pub fn hide_in_bulk(
             deletion_vector::hide(store, &placed.entry, seq, &places, cid)?;
             stop_point!("bitmap_written");
         }
-        for (position, fate) in alone {
-            write(
-                store,
-                placed,
-                RowNumber(first_row + u64::from(position)),
-                fate,
-                cid,
-            )?;
+        let (deleted, changed): (Vec<_>, Vec<_>) = alone
+            .into_iter()
+            .partition(|(_, fate)| matches!(fate, RowFate::Deleted));
+        let deleted: Vec<u32> = deleted.into_iter().map(|(position, _)| position).collect();
+        delete_by_block(store, placed, &deleted, cid)?;
+        for (position, fate) in changed {
+            let row = RowNumber(first_row + u64::from(position));
+            write(store, placed, row, fate, cid)?;
         }
         howdah_bridge::check_for_interrupts!();
     }

@@ -19,8 +19,9 @@ use howdah_bridge::store::{ColdStore, Visited};
 use howdah_bridge::tid::RowNumber;
 use howdah_bridge::xid::Xid;
 
+use super::block_deletions::{key_ranges_of, rows_of};
 use super::deletion_vector::{DELETION_VECTOR_ID, deletion_vector_place, open_vector};
-use super::row_mark::{key_ranges, row_of};
+use super::row_mark::MARK_KEYS;
 use super::row_state::any_group;
 use super::tuple_visibility::writer_of;
 use crate::errors::ColdError;
@@ -36,19 +37,18 @@ type Hiders = BTreeMap<RowNumber, Xid>;
 /// These ascend, and are dead here; the result is not a normal transaction id if there is none.
 ///
 /// # Errors
-/// A damaged deletion vector.
+/// A damaged record of many rows.
 pub fn last_hider(store: &ColdStore, rows: &[RowNumber]) -> Result<Xid, ColdError> {
     let mut hiders = Hiders::new();
     for near in rows.chunk_by(|a, b| b.0 - a.0 <= NEAR) {
         add_marks(store, near, &mut hiders);
     }
-    let unmarked: Vec<RowNumber> = rows
-        .iter()
-        .copied()
-        .filter(|row| !hiders.contains_key(row))
-        .collect();
-    for near in unmarked.chunk_by(|a, b| a.cold_block() == b.cold_block()) {
-        add_deletion_vectors(store, near, &mut hiders)?;
+    for add in [add_block_deletions, add_deletion_vectors] {
+        let is_known = |row: &&RowNumber| hiders.contains_key(*row);
+        let unmarked: Vec<RowNumber> = rows.iter().filter(|row| !is_known(row)).copied().collect();
+        for near in unmarked.chunk_by(|a, b| a.cold_block() == b.cold_block()) {
+            add(store, near, &mut hiders)?;
+        }
     }
     let none = Xid::INVALID;
     Ok(hiders.into_values().fold(none, Xid::younger))
@@ -56,16 +56,41 @@ pub fn last_hider(store: &ColdStore, rows: &[RowNumber]) -> Result<Xid, ColdErro
 
 fn add_marks(store: &ColdStore, rows: &[RowNumber], hiders: &mut Hiders) {
     let (first, last) = (rows[0], rows[rows.len() - 1]);
-    for (id, seqs) in key_ranges(first, (last.0 - first.0 + 1) as u32) {
-        let mut is_asked = |seq| rows.binary_search(&row_of(id, seq)).is_ok();
+    for (id, seqs) in MARK_KEYS.ranges(first, (last.0 - first.0 + 1) as u32) {
+        let mut is_asked = |seq| rows.binary_search(&MARK_KEYS.row_of(id, seq)).is_ok();
         store.visit_wanted(id, seqs, &mut is_asked, &mut |shown| {
-            note(hiders, row_of(id, shown.seq), &shown);
+            note(hiders, MARK_KEYS.row_of(id, shown.seq), &shown);
             ControlFlow::Continue(())
         });
     }
 }
 
-/// `rows` are of one cold block, hence of one group and one deletion vector.
+/// `rows` are of one cold block, hence of one group.
+fn add_block_deletions(
+    store: &ColdStore,
+    rows: &[RowNumber],
+    hiders: &mut Hiders,
+) -> Result<(), ColdError> {
+    let (first, last) = (rows[0], rows[rows.len() - 1]);
+    let Some(group) = directory::nearest_group(store, first) else {
+        return Ok(());
+    };
+    let mut damage = None;
+    for (id, seqs) in key_ranges_of(first, (last.0 - first.0 + 1) as u32) {
+        store.visit(id, seqs, &mut |shown| {
+            match rows_of(group, id, &shown) {
+                Ok(deleted) => deleted
+                    .filter(|row| rows.binary_search(row).is_ok())
+                    .for_each(|row| note(hiders, row, &shown)),
+                Err(error) => damage = Some(error),
+            }
+            ControlFlow::Continue(())
+        });
+    }
+    damage.map_or(Ok(()), Err)
+}
+
+/// `rows` are of one cold block, hence of one deletion vector.
 fn add_deletion_vectors(
     store: &ColdStore,
     rows: &[RowNumber],

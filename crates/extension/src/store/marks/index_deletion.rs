@@ -11,11 +11,12 @@ use howdah_bridge::store::ColdStore;
 use howdah_bridge::tid::RowNumber;
 use howdah_bridge::xid::Xid;
 
+use super::block_deletions::{key_ranges_of, rows_of};
 use super::dead_rows::DeadRows;
 use super::mark_filter::ask::may_be_marked;
-use super::row_mark::{decode, key_ranges, row_of};
+use super::row_mark::{MARK_KEYS, decode};
 use super::tuple_visibility::in_force;
-use crate::store::directory::GroupEntry;
+use crate::store::directory::{GroupEntry, GroupFlags};
 
 /// Rows at most this far from each other are looked up together.
 const NEAR: u64 = 32;
@@ -48,7 +49,7 @@ impl<'a> DeadSearch<'a> {
         }
     }
 
-    /// Calls `name` for those of `rows` whose own marks make them dead, in any order, each with a
+    /// Calls `name` for those of `rows` whose marks make them dead, in any order, each with a
     /// transaction that is no earlier than the writer of its mark, and over. Rows of deletion
     /// vectors are not among them. `rows` ascend and are rows of the group.
     pub fn for_each_dead(
@@ -109,8 +110,8 @@ impl<'a> DeadSearch<'a> {
         found: &mut dyn FnMut(RowNumber, Xid),
     ) {
         let count = (range.end - range.start) as u32;
-        for (id, seqs) in key_ranges(RowNumber(range.start), count) {
-            let mut is_wanted = |seq| is_wanted(row_of(id, seq));
+        for (id, seqs) in MARK_KEYS.ranges(RowNumber(range.start), count) {
+            let mut is_wanted = |seq| is_wanted(MARK_KEYS.row_of(id, seq));
             store.visit_wanted_by_page(id, seqs, &mut is_wanted, &mut |shown| {
                 let writer = shown.tuple.xmin();
                 self.looks += 1;
@@ -119,13 +120,36 @@ impl<'a> DeadSearch<'a> {
                 let is_sound = decode(entry.group(), shown.payload).is_ok();
                 if is_sound && (self.is_over)(writer) && in_force(&shown) {
                     self.dead += 1;
-                    found(row_of(id, shown.seq), writer);
+                    found(MARK_KEYS.row_of(id, shown.seq), writer);
                 }
-                match self.is_enough() {
-                    true => ControlFlow::Break(()),
-                    false => ControlFlow::Continue(()),
-                }
+                self.go_on()
             });
+        }
+        if !entry.flags.contain(GroupFlags::BLOCK_DELETIONS) || self.is_enough() {
+            return;
+        }
+        for (id, seqs) in key_ranges_of(RowNumber(range.start), count) {
+            store.visit_wanted_by_page(id, seqs, &mut |_| true, &mut |shown| {
+                let writer = shown.tuple.xmin();
+                self.looks += 1;
+                // As above.
+                if let Ok(rows) = rows_of(entry.group(), id, &shown)
+                    && (self.is_over)(writer)
+                    && in_force(&shown)
+                {
+                    self.dead += 1;
+                    rows.filter(|row| range.contains(&row.0) && is_wanted(*row))
+                        .for_each(|row| found(row, writer));
+                }
+                self.go_on()
+            });
+        }
+    }
+
+    fn go_on(&self) -> ControlFlow<()> {
+        match self.is_enough() {
+            true => ControlFlow::Break(()),
+            false => ControlFlow::Continue(()),
         }
     }
 }

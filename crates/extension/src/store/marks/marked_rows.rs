@@ -3,13 +3,17 @@
 //! What is in force now is asked by holders of the group's lock, and by ANALYZE; what a snapshot
 //! sees is asked at [`crate::store::visibility`].
 
+use std::ops::Range;
+
 use howdah_bridge::store::{ColdStore, Visited};
 use howdah_bridge::tid::RowNumber;
+use howdah_bridge::xid::Xid;
 use howdah_records::DeletionVector;
 
+use super::block_deletions::for_each_in_blocks;
 use super::deletion_vector::{add_rows, for_each_in_vectors};
 use super::hidden_parts::HiddenParts;
-use super::row_mark::{key_ranges, row_of};
+use super::row_mark::MARK_KEYS;
 use super::tuple_visibility::{in_force, writer_of};
 use crate::errors::ColdError;
 use crate::store::directory::{GroupEntry, GroupFlags};
@@ -40,28 +44,41 @@ pub fn learn_hidden(
     let Some(positions) = parts.unknown(entry, position) else {
         return Ok(());
     };
-    let (start, first) = (positions.start, entry.first_row.0);
-    let mut hidden = Vec::new();
+    let (start, mut hidden) = (positions.start, Vec::new());
+    let mut hide = |position, _| hidden.push(position);
+    let mut judge = |shown: &Visited<'_>| in_force(shown);
+    for_each_marked(store, entry, positions.clone(), &mut judge, &mut hide)?;
+    for_each_in_vectors(store, entry, positions, &mut judge, &mut hide)?;
+    parts.take_in(start, hidden.into_iter());
+    Ok(())
+}
+
+/// Calls `hide` for each of the rows at these positions that a mark hides which `judge` accepts,
+/// one of its own or one that it shares with rows beside it, and with the mark's writer; for some
+/// more than once.
+///
+/// # Errors
+/// A damaged record of many rows.
+pub(in crate::store) fn for_each_marked(
+    store: &ColdStore,
+    entry: &GroupEntry,
+    positions: Range<u32>,
+    judge: &mut dyn FnMut(&Visited<'_>) -> bool,
+    hide: &mut dyn FnMut(u32, Xid),
+) -> Result<(), ColdError> {
+    let first = entry.first_row.0;
     if entry.flags.contain(GroupFlags::ROW_MARKS) {
-        let from = RowNumber(first + u64::from(start));
-        for (id, seqs) in key_ranges(from, positions.len() as u32) {
+        let from = RowNumber(first + u64::from(positions.start));
+        for (id, seqs) in MARK_KEYS.ranges(from, positions.len() as u32) {
             store.visit_by_page(id, seqs, &mut |shown| {
-                if in_force(&shown) {
-                    hidden.push((row_of(id, shown.seq).0 - first) as u32);
+                if judge(&shown) {
+                    let row = MARK_KEYS.row_of(id, shown.seq);
+                    hide((row.0 - first) as u32, writer_of(&shown).0);
                 }
             });
         }
     }
-    let mut hide = |position, _| hidden.push(position);
-    for_each_in_vectors(
-        store,
-        entry,
-        positions,
-        &mut |shown| in_force(shown),
-        &mut hide,
-    )?;
-    parts.take_in(start, hidden.into_iter());
-    Ok(())
+    for_each_in_blocks(store, entry, positions, judge, hide)
 }
 
 /// The rows of a group that another transaction, which is in progress, is hiding.
@@ -80,8 +97,9 @@ pub fn arriving_in(store: &ColdStore, entry: &GroupEntry) -> Result<Option<RowSe
 /// # Errors
 /// A damaged record.
 pub fn folded(store: &ColdStore, entry: &GroupEntry) -> Result<RowSet, ColdError> {
+    let marks = GroupFlags::ROW_MARKS.union(GroupFlags::BLOCK_DELETIONS);
     let bitmaps_only = GroupEntry {
-        flags: entry.flags.without(GroupFlags::ROW_MARKS),
+        flags: entry.flags.without(marks),
         ..*entry
     };
     Ok(hidden_now(store, &bitmaps_only)?.unwrap_or_default())
@@ -111,16 +129,10 @@ pub(in crate::store) fn hidden_where(
     judge: &mut dyn FnMut(&Visited<'_>) -> bool,
 ) -> Result<Option<RowSet>, ColdError> {
     let mut hidden = RowSet::with_bound(entry.capacity_rows);
-    let first = entry.first_row.0;
-    if entry.flags.contain(GroupFlags::ROW_MARKS) {
-        for (id, seqs) in key_ranges(entry.first_row, entry.capacity_rows) {
-            store.visit_by_page(id, seqs, &mut |shown| {
-                if judge(&shown) {
-                    hidden.insert((row_of(id, shown.seq).0 - first) as u32);
-                }
-            });
-        }
-    }
+    let mut hide = |position, _| {
+        hidden.insert(position);
+    };
+    for_each_marked(store, entry, 0..entry.capacity_rows, judge, &mut hide)?;
     let of_vector = |vector: &DeletionVector<'_>| vector.hidden();
     add_rows(store, entry, judge, of_vector, &mut hidden)?;
     Ok((!hidden.is_empty()).then_some(hidden))

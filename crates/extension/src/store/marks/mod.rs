@@ -2,6 +2,7 @@
 //!
 //! ```text
 //!   id  16 + n / 2^31, seq n mod 2^31   mark of row n: deleted, updated to a TID or partition
+//!   id 512 + n / 2^31, seq n mod 2^31   rows of a block that were deleted, of which n is the first
 //!   id  4, seq group + 64 k             deletion vector of the k-th 16,384 rows of a group
 //!   id  6, seq group + 64 k + i         update links of rows that such a vector hides
 //!   id  5, seq group                    where the rows of a merged group went
@@ -35,6 +36,7 @@
 
 use howdah_bridge::store::StoreId;
 
+pub(in crate::store) mod block_deletions;
 mod bulk;
 pub mod dead_rows;
 pub(in crate::store) mod deletion_vector;
@@ -48,6 +50,7 @@ pub mod mark_filter;
 pub(in crate::store) mod marked_rows;
 pub(in crate::store) mod recent_inserts;
 mod rewrite_copy;
+mod row_keys;
 pub(in crate::store) mod row_mark;
 pub(in crate::store) mod row_state;
 mod sweep_scan;
@@ -55,6 +58,7 @@ pub(in crate::store) mod tuple_visibility;
 mod update_links;
 mod write;
 
+pub use block_deletions::{announce_block_deletions, delete_by_block};
 pub use bulk::hide_in_bulk;
 pub use deletion_vector::{announce_deletion_vectors, cleaned, fold};
 pub use forward::{Route, forward, forwarded};

@@ -12,10 +12,11 @@ use howdah_bridge::slot::Origin;
 use howdah_bridge::store::{ColdStore, CopiedAs, TupleStamp};
 use howdah_bridge::xid::{CommandId, Xid};
 
+use super::block_deletions::key_ranges_of;
 use super::deletion_vector::{self, DELETION_VECTOR_ID, by_deletion_vector, deletion_vectors_of};
 use super::mark_filter::note::forget_group;
 use super::recent_inserts::RECENT_INSERTS_ID;
-use super::row_mark::{self, key_ranges};
+use super::row_mark::{self, MARK_KEYS};
 use super::tuple_visibility::writer_of;
 use super::update_links::{self, UPDATE_LINKS_ID};
 use crate::errors::ColdError;
@@ -101,12 +102,17 @@ impl RewriteCopy<'_> {
 
     fn all_but_deletion_vectors(&self, entry: &GroupEntry) -> Result<(), ColdError> {
         let group = entry.group();
-        for (id, seqs) in key_ranges(entry.first_row, entry.capacity_rows) {
+        for (id, seqs) in MARK_KEYS.ranges(entry.first_row, entry.capacity_rows) {
             let mut kept = self.read(id, seqs);
             for mark in &mut kept {
                 mark.payload = row_mark::without_place(group, &mark.payload)?;
             }
             self.write(id, kept);
+        }
+        if entry.flags.contain(GroupFlags::BLOCK_DELETIONS) {
+            for (id, seqs) in key_ranges_of(entry.first_row, entry.capacity_rows) {
+                self.write(id, self.read(id, seqs));
+            }
         }
         let mut lists = self.read(UPDATE_LINKS_ID, update_links::keys_of(entry));
         for list in &mut lists {

@@ -1,37 +1,15 @@
 //! Marks of single rows.
 
-use std::ops::RangeInclusive;
-
 use howdah_bridge::store::{Birth, ColdStore};
 use howdah_bridge::tid::{GroupId, RowNumber, Tid};
 use howdah_bridge::xid::CommandId;
 use howdah_records::{Kind, Place, RowMark, ShortRecord};
 
 use super::mark::RowFate;
+use super::row_keys::RowKeys;
 use crate::errors::ColdError;
 
-pub(in crate::store) const FIRST_MARK_ID: u32 = Kind::RowMark.id();
-const SEQ_BITS: u32 = 31;
-
-pub(in crate::store) fn key_of(row: RowNumber) -> (u32, i32) {
-    let id = FIRST_MARK_ID + (row.0 >> SEQ_BITS) as u32;
-    (id, (row.0 & ((1 << SEQ_BITS) - 1)) as i32)
-}
-
-pub(in crate::store) fn row_of(id: u32, seq: i32) -> RowNumber {
-    RowNumber((u64::from(id - FIRST_MARK_ID) << SEQ_BITS) | seq as u64)
-}
-
-/// The key ranges of the marks of `rows` row numbers from `first` on.
-pub(in crate::store) fn key_ranges(first: RowNumber, rows: u32) -> Vec<(u32, RangeInclusive<i32>)> {
-    let last = RowNumber(first.0 + u64::from(rows.max(1)) - 1);
-    let ((low_id, low), (high_id, high)) = (key_of(first), key_of(last));
-    if low_id == high_id {
-        vec![(low_id, low..=high)]
-    } else {
-        vec![(low_id, low..=i32::MAX), (high_id, 0..=high)]
-    }
-}
+pub(in crate::store) const MARK_KEYS: RowKeys = RowKeys::of(Kind::RowMark);
 
 /// A row's fate as records have it.
 pub(super) fn recorded(fate: RowFate) -> howdah_records::RowFate {
@@ -69,6 +47,6 @@ pub(in crate::store) fn without_place(
 }
 
 pub(in crate::store) fn insert(store: &ColdStore, row: RowNumber, fate: RowFate, cid: CommandId) {
-    let (id, seq) = key_of(row);
+    let (id, seq) = MARK_KEYS.key_of(row);
     store.insert(id, seq, &encode(fate), cid, Birth::Transactional, None);
 }

@@ -3,14 +3,15 @@
 use std::ops::ControlFlow;
 
 use howdah_bridge::slot::Origin;
-use howdah_bridge::store::ColdStore;
+use howdah_bridge::store::{ColdStore, Visited};
 use howdah_bridge::tid::{GroupId, INVALID_BLOCK, RowNumber};
 use howdah_bridge::xid::Xid;
 
+use super::block_deletions::visit_those_of;
 use super::deletion_vector::hidden_in_bulk;
-use super::mark::Mark;
+use super::mark::{Mark, RowFate};
 use super::mark_filter::ask::may_have_mark;
-use super::row_mark::{decode, key_of};
+use super::row_mark::{MARK_KEYS, decode};
 use super::tuple_visibility::{in_force, writer_of};
 use super::update_links;
 use crate::errors::ColdError;
@@ -74,24 +75,27 @@ fn state_where(
     }
     let mut found = Ok(RowState::Unmarked);
     if look && entry.flags.contain(GroupFlags::ROW_MARKS) {
-        let (id, seq) = key_of(row);
+        let (id, seq) = MARK_KEYS.key_of(row);
         store.visit(id, seq..=seq, &mut |shown| {
-            let (xid, own) = writer_of(&shown);
-            // Checked once more after its transaction was found to have ended: it may have
-            // committed meanwhile.
-            let arrives = !in_force(&shown) && own.is_none() && xid.is_in_progress();
-            if !arrives && !in_force(&shown) {
+            let fate = || decode(entry.group(), shown.payload);
+            let Some(state) = state_by(&shown, fate) else {
                 return ControlFlow::Continue(());
-            }
-            found = decode(entry.group(), shown.payload).map(|fate| {
-                let mark = Mark { fate, xid, own };
-                match arrives {
-                    true => RowState::Arriving(mark),
-                    false => RowState::Marked(mark),
-                }
-            });
+            };
+            found = state;
             ControlFlow::Break(())
         });
+    }
+    if look
+        && matches!(found, Ok(RowState::Unmarked))
+        && entry.flags.contain(GroupFlags::BLOCK_DELETIONS)
+    {
+        visit_those_of(store, entry.group(), row, &mut |shown| {
+            let Some(state) = state_by(shown, || Ok(RowFate::Deleted)) else {
+                return ControlFlow::Continue(());
+            };
+            found = state;
+            ControlFlow::Break(())
+        })?;
     }
     if look
         && matches!(found, Ok(RowState::Unmarked))
@@ -102,6 +106,27 @@ fn state_where(
         return Ok(RowState::Marked(mark));
     }
     found
+}
+
+/// What a mark tells of its row; `None` if it is void.
+fn state_by(
+    shown: &Visited<'_>,
+    fate: impl FnOnce() -> Result<RowFate, ColdError>,
+) -> Option<Result<RowState, ColdError>> {
+    let (xid, own) = writer_of(shown);
+    // Checked once more after its transaction was found to have ended: it may have committed
+    // meanwhile.
+    let arrives = !in_force(shown) && own.is_none() && xid.is_in_progress();
+    if !arrives && !in_force(shown) {
+        return None;
+    }
+    Some(fate().map(|fate| {
+        let mark = Mark { fate, xid, own };
+        match arrives {
+            true => RowState::Arriving(mark),
+            false => RowState::Marked(mark),
+        }
+    }))
 }
 
 /// The mark in force of a row whose group was merged away, if the merge left the row behind.
@@ -133,6 +158,8 @@ pub(super) fn any_group(group: GroupId) -> GroupEntry {
         footer_bytes: 0,
         body_bytes: 0,
         origin: Origin::FROZEN,
-        flags: GroupFlags::ROW_MARKS.union(GroupFlags::DELETION_VECTORS),
+        flags: GroupFlags::ROW_MARKS
+            .union(GroupFlags::BLOCK_DELETIONS)
+            .union(GroupFlags::DELETION_VECTORS),
     }
 }

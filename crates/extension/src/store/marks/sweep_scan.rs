@@ -5,11 +5,12 @@ use std::ops::ControlFlow;
 use howdah_bridge::store::ColdStore;
 use howdah_bridge::tid::{ROWS_PER_COLD_BLOCK, RowNumber, Tid};
 use howdah_bridge::xid::Xid;
-use howdah_records::Forward;
+use howdah_records::{BlockDeletions, Forward};
 
+use super::block_deletions::{BLOCK_KEYS, place_in_block};
 use super::deletion_vector::DELETION_VECTOR_ID;
 use super::forward::FORWARD_ID;
-use super::row_mark::{FIRST_MARK_ID, key_of, row_of};
+use super::row_mark::MARK_KEYS;
 use super::tuple_visibility::{in_force, writer_of};
 use super::update_links::UPDATE_LINKS_ID;
 
@@ -18,6 +19,9 @@ use super::update_links::UPDATE_LINKS_ID;
 pub enum Sweepable {
     /// A mark of one row.
     Row(RowNumber),
+    /// A record of deleted rows of a block, of which this is the first. A damaged one names no
+    /// others.
+    Block(RowNumber, Option<BlockDeletions>),
     /// A deletion vector of rows from this one on.
     DeletionVector(RowNumber),
     /// A list of update links of rows around this one, and its writer.
@@ -31,6 +35,7 @@ impl Sweepable {
     pub fn first_row(self) -> RowNumber {
         match self {
             Self::Row(row)
+            | Self::Block(row, _)
             | Self::DeletionVector(row)
             | Self::UpdateLinks(row, _)
             | Self::Forward(row, _) => row,
@@ -45,11 +50,17 @@ pub fn for_each_sweepable(
     end: u64,
     mut show: impl FnMut(Tid, Sweepable) -> ControlFlow<()>,
 ) {
+    let open = |first, payload: &[u8]| BlockDeletions::decode(place_in_block(first), payload).ok();
     let block_start = |seq: i32| RowNumber(seq as u64 * ROWS_PER_COLD_BLOCK);
-    let last = RowNumber(end.max(1) - 1);
-    for id in FIRST_MARK_ID..=key_of(last).0 {
+    for id in MARK_KEYS.ids_below(end) {
         visit_in_force(store, id, &mut |tid, seq, _| {
-            show(tid, Sweepable::Row(row_of(id, seq)))
+            show(tid, Sweepable::Row(MARK_KEYS.row_of(id, seq)))
+        });
+    }
+    for id in BLOCK_KEYS.ids_below(end) {
+        visit_in_force(store, id, &mut |tid, seq, payload| {
+            let first = BLOCK_KEYS.row_of(id, seq);
+            show(tid, Sweepable::Block(first, open(first, payload)))
         });
     }
     visit_in_force(store, DELETION_VECTOR_ID, &mut |tid, seq, _| {

@@ -21,6 +21,8 @@ pub(super) struct PendingMarks {
     pub placed: PlacedEntry,
     pub subtransaction: SubTransactionId,
     pub command: CommandId,
+    /// Whether the whole group is locked, not each of the rows.
+    pub is_whole: bool,
     pub rows: RowSet,
     /// Those of these rows that were not simply deleted.
     pub fates: BTreeMap<u32, RowFate>,
@@ -38,7 +40,7 @@ impl PendingMarks {
         (row.0 - self.placed.entry.first_row.0) as u32
     }
 
-    fn hide(&mut self, row: RowNumber, fate: RowFate) {
+    pub fn hide(&mut self, row: RowNumber, fate: RowFate) {
         let position = self.position_of(row);
         self.rows.insert(position);
         if !matches!(fate, RowFate::Deleted) {
@@ -54,6 +56,11 @@ thread_local! {
 /// Whether anything is pending.
 pub fn any() -> bool {
     PENDING.with_borrow(|pending| !pending.is_empty())
+}
+
+/// Whether a command before this one has hidden rows that are still pending.
+pub fn any_before(command: CommandId) -> bool {
+    PENDING.with_borrow(|pending| pending.iter().any(|p| p.command < command))
 }
 
 /// Hides a row if this command collects rows of its group and is known to be the first to hide the

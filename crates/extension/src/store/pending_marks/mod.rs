@@ -1,19 +1,22 @@
-//! Rows that a running command has hidden in bulk, before they are written to deletion vectors.
+//! Rows that a running command has hidden along with others, before records of them are written.
 //!
 //! ```text
-//!   group locked ─> rows collected ─┬── command or subtransaction ends ──> deletion vectors, lists
-//!                                   └── subtransaction is rolled back ──> dropped
+//!   group locked ─┬─> rows collected ─┬─ (sub)transaction, command ends ─> vectors, lists
+//!   rows locked ──┘                   │                                    block deletions
+//!                                     └─ subtransaction is rolled back ──> dropped
 //! ```
 //!
 //! A command that has locked a whole group and deletes or updates many of its rows collects them
-//! here. It writes deletion vectors, and lists of the new versions, at its end. Until then only
-//! this backend's own readers see the changes, from memory, by the rule of heap's cmax: MVCC
-//! snapshots taken by a later command, and dirty and self snapshots. Reading never writes them, as
-//! with pending loads ([`crate::load`]).
+//! here. It writes deletion vectors, and lists of the new versions, at its end. One that deletes
+//! rows beside each other, whose locks it holds one by one, collects these, too, and writes
+//! [block deletions](super::marks::block_deletions). Until then only this backend's own readers see
+//! the changes, from memory, by the rule of heap's cmax: MVCC snapshots taken by a later command,
+//! and dirty and self snapshots. Reading never writes them, as with pending loads
+//! ([`crate::load`]).
 //!
 //! They are written when their command ends and before a commit; no query has workers before. They
-//! are dropped when their subtransaction is rolled back, which releases the lock on the group as
-//! well. A crash loses them with their transaction.
+//! are dropped when their subtransaction is rolled back, which releases the locks as well. A crash
+//! loses them with their transaction. Locks of rows are given back once the rows are written.
 //!
 //! [`memory`] holds them, and lies below [`marks`]; here they are collected and written.
 
@@ -79,6 +82,46 @@ pub fn start(
     row: RowNumber,
     command: CommandId,
 ) -> Result<bool, ColdError> {
+    let Some(mut collected) = take_up(store, table, placed, command) else {
+        return Ok(false);
+    };
+    marks::announce_deletion_vectors(store, placed)?;
+    collected.placed = *placed;
+    collected.is_whole = true;
+    let position = (row.0 - placed.entry.first_row.0) as u32;
+    marks::learn_hidden(&mut collected.before, store, &placed.entry, position)?;
+    PENDING.with_borrow_mut(|pending| pending.push(collected));
+    Ok(true)
+}
+
+/// Collects a row that is to be deleted, that no mark hides, and whose lock is held until it is
+/// written. `false` if an outer subtransaction already collects rows of the group.
+pub fn delete_held(
+    store: &ColdStore,
+    table: Oid,
+    placed: &mut PlacedEntry,
+    row: RowNumber,
+    command: CommandId,
+) -> Result<bool, ColdError> {
+    let Some(mut collected) = take_up(store, table, placed, command) else {
+        return Ok(false);
+    };
+    marks::announce_block_deletions(store, placed)?;
+    collected.placed = *placed;
+    collected.hide(row, RowFate::Deleted);
+    PENDING.with_borrow_mut(|pending| pending.push(collected));
+    Ok(true)
+}
+
+/// What the command has collected of the group, or nothing yet, taken from the list while its
+/// records are read: an ERROR ends the subtransaction it belongs to. `None` if an outer
+/// subtransaction already collects rows of the group.
+fn take_up(
+    store: &ColdStore,
+    table: Oid,
+    placed: &mut PlacedEntry,
+    command: CommandId,
+) -> Option<PendingMarks> {
     let subtransaction = current_subtransaction();
     let group = placed.entry.group();
     let is_of_group = |p: &PendingMarks| p.table == table && p.placed.entry.group() == group;
@@ -86,44 +129,34 @@ pub fn start(
         (pending.iter()).any(|p| is_of_group(p) && p.subtransaction != subtransaction)
     });
     if of_outer {
-        return Ok(false);
+        return None;
     }
     let is_continued =
         |p: &PendingMarks| is_of_group(p) && p.command == command && p.file == store.id();
-    // Removed from the list while its marks are read: an ERROR ends the subtransaction it belongs
-    // to.
     let continued = PENDING.with_borrow_mut(|pending| {
         let at = pending.iter().position(is_continued)?;
         Some(pending.remove(at))
     });
-    let mut collected = match continued {
-        Some(continued) => {
-            let announced = continued.placed.entry.flags;
-            placed.entry.flags = placed.entry.flags.union(announced);
-            continued
-        }
-        None => {
-            write_where(is_of_group);
-            if PENDING.with_borrow(Vec::len) >= MOST_GROUPS {
-                write_here();
-            }
-            marks::announce_deletion_vectors(store, placed)?;
-            PendingMarks {
-                table,
-                file: store.id(),
-                placed: *placed,
-                subtransaction,
-                command,
-                rows: RowSet::with_bound(placed.entry.capacity_rows),
-                fates: BTreeMap::new(),
-                before: HiddenParts::of(&placed.entry),
-            }
-        }
-    };
-    let position = (row.0 - placed.entry.first_row.0) as u32;
-    marks::learn_hidden(&mut collected.before, store, &placed.entry, position)?;
-    PENDING.with_borrow_mut(|pending| pending.push(collected));
-    Ok(true)
+    if let Some(continued) = continued {
+        let announced = continued.placed.entry.flags;
+        placed.entry.flags = placed.entry.flags.union(announced);
+        return Some(continued);
+    }
+    write_where(is_of_group);
+    if PENDING.with_borrow(Vec::len) >= MOST_GROUPS {
+        write_here();
+    }
+    Some(PendingMarks {
+        table,
+        file: store.id(),
+        placed: *placed,
+        subtransaction,
+        command,
+        is_whole: false,
+        rows: RowSet::with_bound(placed.entry.capacity_rows),
+        fates: BTreeMap::new(),
+        before: HiddenParts::of(&placed.entry),
+    })
 }
 
 /// Writes what the current subtransaction has collected. It may collect more afterwards.
@@ -180,7 +213,9 @@ pub fn reset() {
 }
 
 fn write(pending: &PendingMarks) {
-    HAS_WRITTEN.set(true);
+    if pending.is_whole {
+        HAS_WRITTEN.set(true);
+    }
     let Some(relation) = OpenRelation::try_open_locked(pending.table) else {
         // This transaction itself has dropped the table.
         return;
@@ -196,7 +231,13 @@ fn write(pending: &PendingMarks) {
     }
     let mut placed = pending.placed;
     let (rows, fates) = (&pending.rows, &pending.fates);
-    let hidden = marks::hide_in_bulk(&store, &mut placed, rows, fates, pending.command);
+    let hidden = match pending.is_whole {
+        true => marks::hide_in_bulk(&store, &mut placed, rows, fates, pending.command),
+        false => {
+            let positions: Vec<u32> = rows.iter().collect();
+            marks::delete_by_block(&store, &mut placed, &positions, pending.command)
+        }
+    };
     or_raise(pending.table, hidden);
     if is_serializable() {
         let entry = &placed.entry;

@@ -1,8 +1,8 @@
 //! How many rows of a group are hidden, for estimates.
 //!
-//! Deletion vectors are counted exactly. Of marks of single rows only the first ones are examined,
-//! and the rest of the group is assumed to have as many in proportion: reading every mark of a
-//! group may take longer than planning the query.
+//! Records of many rows are counted exactly. Of marks of single rows only the first ones are
+//! examined, and the rest of the group is assumed to have as many in proportion: reading every mark
+//! of a group may take longer than planning the query.
 
 use std::ops::ControlFlow;
 
@@ -11,10 +11,11 @@ use howdah_bridge::store::{ColdStore, Visited};
 
 use crate::errors::ColdError;
 use crate::store::directory::{GroupEntry, GroupFlags};
+use crate::store::marks::block_deletions::for_each_in_blocks;
 use crate::store::marks::deletion_vector::{
     DELETION_VECTOR_ID, deletion_vectors_of, insert_rows, open_vector,
 };
-use crate::store::marks::row_mark::{key_ranges, row_of};
+use crate::store::marks::row_mark::MARK_KEYS;
 use crate::store::row_set::RowSet;
 
 /// Marks of one group that are examined.
@@ -31,7 +32,7 @@ pub fn count_hidden(
 ) -> Result<u32, ColdError> {
     // Not the store's own visibility test: an estimate reads nothing that a serializable
     // transaction depends on.
-    let sees = |shown: &Visited<'_>| shown.tuple.satisfies(snapshot);
+    let mut sees = |shown: &Visited<'_>| shown.tuple.satisfies(snapshot);
     let mut hidden = RowSet::with_bound(entry.capacity_rows);
     if entry.flags.contain(GroupFlags::DELETION_VECTORS) {
         let mut damage = None;
@@ -53,6 +54,10 @@ pub fn count_hidden(
             return Err(error);
         }
     }
+    let mut hide = |position, _| {
+        hidden.insert(position);
+    };
+    for_each_in_blocks(store, entry, 0..entry.capacity_rows, &mut sees, &mut hide)?;
     let in_vectors = hidden.len();
     let mut looked_at = None;
     if entry.flags.contain(GroupFlags::ROW_MARKS) && in_vectors < entry.row_count {
@@ -74,9 +79,9 @@ fn add_first_marks(
 ) -> Option<u32> {
     let first = entry.first_row.0;
     let (mut marks, mut position) = (0, 0);
-    for (id, seqs) in key_ranges(entry.first_row, entry.capacity_rows) {
+    for (id, seqs) in MARK_KEYS.ranges(entry.first_row, entry.capacity_rows) {
         store.visit(id, seqs, &mut |shown| {
-            position = (row_of(id, shown.seq).0 - first) as u32;
+            position = (MARK_KEYS.row_of(id, shown.seq).0 - first) as u32;
             marks += 1;
             if marks > MOST_MARKS {
                 return ControlFlow::Break(());

@@ -16,14 +16,15 @@ use super::rule::{self, Kinds, Records, Sight};
 use crate::errors::ColdError;
 use crate::store::cache::hidden_groups;
 use crate::store::directory::{self, GroupEntry, GroupFlags};
+use crate::store::marks::block_deletions::visit_those_of;
 use crate::store::marks::deletion_vector::{
     DELETION_VECTOR_ID, deletion_vector_place, deletion_vectors_of, for_each_in_vectors,
     insert_rows, open_vector,
 };
 use crate::store::marks::mark_filter::ask;
-use crate::store::marks::marked_rows::hidden_where;
+use crate::store::marks::marked_rows::{for_each_marked, hidden_where};
 use crate::store::marks::recent_inserts;
-use crate::store::marks::row_mark::{key_of, key_ranges, row_of};
+use crate::store::marks::row_mark::MARK_KEYS;
 use crate::store::marks::tuple_visibility::writer_of;
 use crate::store::pending_marks::memory;
 use crate::store::row_set::RowSet;
@@ -65,10 +66,6 @@ impl<'a> StoredRecords<'a> {
         RowNumber(self.entry.first_row.0 + u64::from(position))
     }
 
-    fn position(&self, row: RowNumber) -> u32 {
-        (row.0 - self.entry.first_row.0) as u32
-    }
-
     /// Whether the snapshot sees a record of one row. A dirty snapshot does not see the record of a
     /// transaction in progress, and is given that transaction: the caller waits for it.
     fn sees(&self, shown: &Visited<'_>) -> bool {
@@ -106,7 +103,8 @@ impl Records for StoredRecords<'_> {
     fn kinds(&self) -> Kinds {
         let flags = self.entry.flags;
         Kinds {
-            marks: flags.contain(GroupFlags::ROW_MARKS),
+            marks: flags.contain(GroupFlags::ROW_MARKS)
+                || flags.contain(GroupFlags::BLOCK_DELETIONS),
             vectors: flags.contain(GroupFlags::DELETION_VECTORS),
             recent: flags.contain(GroupFlags::RECENT_INSERTS),
         }
@@ -143,14 +141,20 @@ impl Records for StoredRecords<'_> {
 
     #[inline]
     fn mark(&self, position: u32) -> Result<Option<Xid>, ColdError> {
-        let (id, seq) = key_of(self.row(position));
-        let mut by = None;
-        self.store.visit(id, seq..=seq, &mut |shown| {
-            if self.sees(&shown) {
-                by = Some(writer_of(&shown).0);
+        let (row, flags, mut by) = (self.row(position), self.entry.flags, None);
+        let mut look = |shown: &Visited<'_>| {
+            if self.sees(shown) {
+                by = Some(writer_of(shown).0);
             }
             ControlFlow::Continue(())
-        });
+        };
+        if flags.contain(GroupFlags::ROW_MARKS) {
+            let (id, seq) = MARK_KEYS.key_of(row);
+            self.store.visit(id, seq..=seq, &mut |shown| look(&shown));
+        }
+        if flags.contain(GroupFlags::BLOCK_DELETIONS) {
+            visit_those_of(self.store, self.entry.group(), row, &mut look)?;
+        }
         Ok(by)
     }
 
@@ -159,16 +163,8 @@ impl Records for StoredRecords<'_> {
         positions: Range<u32>,
         hide: &mut dyn FnMut(u32, Xid),
     ) -> Result<(), ColdError> {
-        let first = self.row(positions.start);
-        for (id, seqs) in key_ranges(first, positions.len() as u32) {
-            self.store.visit_by_page(id, seqs, &mut |shown| {
-                if self.sees_among_many(&shown) {
-                    let position = self.position(row_of(id, shown.seq));
-                    hide(position, writer_of(&shown).0);
-                }
-            });
-        }
-        Ok(())
+        let mut sees = |shown: &Visited<'_>| self.sees_among_many(shown);
+        for_each_marked(self.store, self.entry, positions, &mut sees, hide)
     }
 
     #[inline]
@@ -259,18 +255,31 @@ pub fn hides_row(
 /// Whether it is known, without a look at the store, that nothing hides the row from an MVCC
 /// snapshot that sees its group. `file` is the [id](ColdStore::id) of the store.
 #[inline]
-pub fn is_surely_shown(file: StoreId, entry: &GroupEntry, row: RowNumber) -> bool {
-    !entry.flags.contain(GroupFlags::RECENT_INSERTS)
-        && !memory::any()
-        && ask::is_surely_unmarked(file, entry, row)
+pub fn is_surely_shown(
+    file: StoreId,
+    entry: &GroupEntry,
+    row: RowNumber,
+    snapshot: Snapshot<'_>,
+) -> bool {
+    !may_hide_for_now(entry, snapshot) && ask::is_surely_unmarked(file, entry, row)
 }
 
-/// How many rows from this position on are known to have no mark, and not to be younger than their
-/// group: at most so many.
-pub fn surely_shown_from(file: StoreId, entry: &GroupEntry, position: u32, most: u32) -> u32 {
-    match entry.flags.contain(GroupFlags::RECENT_INSERTS) || memory::any() {
+/// Whether rows of the group may be hidden from the MVCC snapshot without a mark.
+fn may_hide_for_now(entry: &GroupEntry, snapshot: Snapshot<'_>) -> bool {
+    entry.flags.contain(GroupFlags::RECENT_INSERTS) || memory::any_before(snapshot.command())
+}
+
+/// How many of these rows, from the first one on, nothing hides from an MVCC snapshot that sees
+/// their group, as is known without a look at the store.
+pub fn surely_shown_from(
+    file: StoreId,
+    entry: &GroupEntry,
+    positions: Range<u32>,
+    snapshot: Snapshot<'_>,
+) -> u32 {
+    match may_hide_for_now(entry, snapshot) {
         true => 0,
-        false => ask::surely_unmarked_from(file, entry, position, most),
+        false => ask::surely_unmarked_among(file, entry, positions),
     }
 }
 

@@ -1,7 +1,7 @@
 //! What readers ask the filter, and how a slot is built for a group that they ask about often.
 
 use std::cell::RefCell;
-use std::ops::ControlFlow;
+use std::ops::{ControlFlow, Range};
 use std::sync::atomic::{Ordering, fence};
 
 use howdah_bridge::store::{ColdStore, StoreId};
@@ -11,11 +11,12 @@ use super::slots::{MARK_FILTER, Shared, Slot, State};
 use crate::bounded_cache::HashCache;
 use crate::settings;
 use crate::store::directory::{GroupEntry, GroupFlags};
+use crate::store::marks::block_deletions::{key_ranges_of, rows_of};
 use crate::store::marks::deletion_vector::{
     DELETION_VECTOR_ID, deletion_vectors_of, insert_rows, open_vector,
 };
 use crate::store::marks::group_name::{Name, now, position_of};
-use crate::store::marks::row_mark::{key_ranges, row_of};
+use crate::store::marks::row_mark::MARK_KEYS;
 use crate::store::row_set::RowSet;
 
 /// Look-ups in the index for rows of one group before its slot is built.
@@ -36,8 +37,12 @@ pub(in crate::store) fn may_have_mark(
     row: RowNumber,
     may_build: bool,
 ) -> bool {
-    let (marks, vectors) = (GroupFlags::ROW_MARKS, GroupFlags::DELETION_VECTORS);
-    (entry.flags.contain(marks) || entry.flags.contain(vectors))
+    let flags = [
+        GroupFlags::ROW_MARKS,
+        GroupFlags::BLOCK_DELETIONS,
+        GroupFlags::DELETION_VECTORS,
+    ];
+    flags.iter().any(|flag| entry.flags.contain(*flag))
         && may_be_marked(store, entry, row, may_build)
 }
 
@@ -78,20 +83,19 @@ pub(in crate::store) fn is_surely_unmarked(
     shared.may_have(&name, position_of(entry, row), now()) == Some(false)
 }
 
-/// How many rows from this position on, at most so many, are known to have no mark.
-pub(in crate::store) fn surely_unmarked_from(
+/// How many of these rows, from the first one on, are known to have no mark.
+pub(in crate::store) fn surely_unmarked_among(
     file: StoreId,
     entry: &GroupEntry,
-    position: u32,
-    most: u32,
+    positions: Range<u32>,
 ) -> u32 {
     let Some(shared) = MARK_FILTER.get() else {
         return 0;
     };
     let name = Name::in_file(file, entry.group());
-    let end = position.saturating_add(most).min(entry.row_count);
+    let end = positions.end.min(entry.row_count);
     fence(Ordering::SeqCst);
-    shared.unmarked_among(&name, position..end, now())
+    shared.unmarked_among(&name, positions.start..end, now())
 }
 
 /// Counts a look-up in the index; returns whether there were enough of them.
@@ -120,13 +124,22 @@ fn build(shared: &Shared, store: &ColdStore, entry: &GroupEntry, name: &Name) {
         version,
         end: State::Free,
     };
-    for (id, seqs) in key_ranges(entry.first_row, entry.capacity_rows) {
+    // Whatever flags the entry has: they may have been set since it was read.
+    for (id, seqs) in MARK_KEYS.ranges(entry.first_row, entry.capacity_rows) {
         store.for_each_key(id, seqs, &mut |seq| {
-            slot.set(position_of(entry, row_of(id, seq)));
+            slot.set(position_of(entry, MARK_KEYS.row_of(id, seq)));
         });
     }
     let mut is_sound = true;
-    // Whatever flags the entry has: they may have been set since it was read.
+    for (id, seqs) in key_ranges_of(entry.first_row, entry.capacity_rows) {
+        store.visit_by_page(id, seqs, &mut |shown| {
+            match rows_of(entry.group(), id, &shown) {
+                Ok(rows) => rows.for_each(|row| slot.set(position_of(entry, row))),
+                // The reader of the mark will raise the error.
+                Err(_) => is_sound = false,
+            }
+        });
+    }
     store.visit(
         DELETION_VECTOR_ID,
         deletion_vectors_of(entry),
@@ -137,7 +150,6 @@ fn build(shared: &Shared, store: &ColdStore, entry: &GroupEntry, name: &Name) {
                     insert_rows(entry, shown.seq, &vector.hidden(), &mut rows);
                     rows.iter().for_each(|position| slot.set(position));
                 }
-                // The reader of the mark will raise the error.
                 Err(_) => is_sound = false,
             }
             ControlFlow::Continue(())

@@ -1,0 +1,1 @@
+deleted_neighbours.sql
