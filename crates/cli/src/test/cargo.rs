@@ -136,9 +136,18 @@ impl TestProgram {
         command
     }
 
+    /// What its tests are chosen by: all of them if a filter is the program's own name.
+    fn filters<'f>(&self, filters: &'f [String]) -> &'f [String] {
+        match filters.iter().any(|filter| filter == self.name()) {
+            true => &[],
+            false => filters,
+        }
+    }
+
     fn count(&self, paths: &Paths, filters: &[String]) -> anyhow::Result<u64> {
         let listing = ["--list", "--format", "terse"];
-        let output = self.command(paths).args(listing).args(filters).output();
+        let mut command = self.command(paths);
+        let output = command.args(listing).args(self.filters(filters)).output();
         let output = output.with_context(|| format!("cannot run {}", self.executable.display()))?;
         let text = String::from_utf8_lossy(&output.stdout);
         Ok(text.lines().filter(|line| line.ends_with(": test")).count() as u64)
@@ -204,6 +213,10 @@ fn run_programs(
             wanted.push(program);
         }
     }
+    if wanted.is_empty() {
+        Progress::open_ended(title).finish("no test matches");
+        return Ok(Tally::default());
+    }
     let programs = wanted;
     let progress = Mutex::new(Progress::of(title, total, Counting::Things));
     let (tally, log) = match order {
@@ -212,7 +225,8 @@ fn run_programs(
             let mut tally = Tally::default();
             for program in &programs {
                 let mut command = program.command(paths);
-                tally.add(run_logged(title, command.args(filters), &log, &progress)?);
+                command.args(program.filters(filters));
+                tally.add(run_logged(title, &mut command, &log, &progress)?);
             }
             (tally, log)
         }
@@ -220,7 +234,9 @@ fn run_programs(
             let run = |program: &TestProgram| {
                 let log = empty_log(paths, &format!("{title}-{}", program.name()))?;
                 let mut command = program.command(paths);
-                command.args(filters).arg("--test-threads=1");
+                command
+                    .args(program.filters(filters))
+                    .arg("--test-threads=1");
                 run_logged(title, &mut command, &log, &progress)
             };
             (
@@ -429,5 +445,19 @@ mod tests {
         assert_eq!(test_program(&test.replace("true", "false")), None);
         assert_eq!(test_program(&test.replace(r#""/t/a-1""#, "null")), None);
         assert_eq!(test_program("Compiling"), None);
+    }
+
+    #[test]
+    fn a_program_s_own_name_stands_for_all_of_its_tests() {
+        let program = TestProgram {
+            executable: PathBuf::from("/t/row_locks-12ab"),
+            directory: PathBuf::from("/p/tests/server"),
+        };
+        let passed_on = |filters: &[&str]| {
+            let filters: Vec<String> = filters.iter().map(|&filter| filter.to_owned()).collect();
+            program.filters(&filters).len()
+        };
+        assert_eq!(passed_on(&["row", "locks"]), 2);
+        assert_eq!(passed_on(&["waits", "row_locks"]), 0);
     }
 }

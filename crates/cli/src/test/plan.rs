@@ -71,7 +71,8 @@ impl Step {
 
 #[derive(Default, Debug, Clone, Args)]
 pub struct Options {
-    /// Run only tests whose name contains one of these
+    /// Run only tests whose name contains one of these, or whose file in a `tests` folder has one
+    /// of them as its name
     pub filters: Vec<String>,
     /// Run only this step; may be given more than once
     #[arg(long, value_name = "STEP")]

@@ -1,6 +1,6 @@
 //! The everyday statements on tables that shared buffers hold a small part of, on a server of their
 //! own: most pages come from the operating system's memory, one by one. Also one row by key in many
-//! sessions at a time.
+//! sessions at a time, of rows of many types, too.
 
 use std::fs;
 
@@ -13,13 +13,24 @@ use crate::paths::Paths;
 use crate::progress::{Counting, Progress};
 use crate::scratch::Scratch;
 
-/// Two tables on either side, their indexes, and WAL.
-pub(in crate::bench) const DISK_BYTES_PER_ROW: u64 = 1_500;
+/// All tables on either side, their indexes, and WAL.
+pub(in crate::bench) const DISK_BYTES_PER_ROW: u64 = 1_600;
 /// Of 1.1 GB (`noise` as heap) an eighth.
 const ROWS_PER_MEGABYTE: u64 = 40_000;
 const FEWEST_MEGABYTES: u64 = 16;
 const TABLES: [&str; 3] = ["noise", "usertable", "grouped"];
+/// Tables of which only rows are read, by many sessions.
+const ONLY_READ: [&str; 2] = ["mixed", "mixed_grouped"];
 const SESSIONS: u32 = 50;
+/// What the sessions read: table, what its rows are, one of them by its number.
+const READS: [(&str, &str, &str); 4] = [
+    ("usertable", "YCSB: read", YCSB_ROW),
+    ("grouped", "YCSB grouped: read", YCSB_ROW),
+    ("mixed", "15 types: one row", MIXED_ROW),
+    ("mixed_grouped", "15 types grouped: one row", MIXED_ROW),
+];
+const YCSB_ROW: &str = "ycsb_key = 'user' || lpad((:id::bigint * 7919 % 100000007)::text, 12, '0')";
+const MIXED_ROW: &str = "id = :id";
 const SLICES: u32 = 2;
 const SECONDS: u32 = 3;
 
@@ -34,10 +45,11 @@ pub(in crate::bench) fn measure(paths: &Paths, options: &Options) -> anyhow::Res
     ];
     let settings = settings.each_ref().map(|(name, value)| (*name, &**value));
     let (scratch, mut client) = server_of_its_own(paths, "bench-larger", &settings)?;
-    tables::make(&mut client, options.rows, &TABLES)?;
+    let all = [&TABLES[..], &ONLY_READ].concat();
+    tables::make(&mut client, options.rows, &all)?;
     let mut sessions = Vec::new();
-    for (table, rows) in [("usertable", "YCSB"), ("grouped", "YCSB grouped")] {
-        sessions.push(in_many_sessions(&scratch, options, table, rows)?);
+    for read in READS {
+        sessions.push(in_many_sessions(&scratch, options, read)?);
     }
     let mut figures = measure_cases(&mut client, options, &TABLES)?;
     figures.append(&mut sessions);
@@ -51,11 +63,10 @@ pub(in crate::bench) fn measure(paths: &Paths, options: &Options) -> anyhow::Res
 fn in_many_sessions(
     scratch: &Scratch,
     options: &Options,
-    table: &str,
-    of_rows: &str,
+    (table, title, condition): (&str, &str, &str),
 ) -> anyhow::Result<Figure> {
     let cluster = &scratch.cluster;
-    let title = format!("{of_rows}: read, {SESSIONS} sessions");
+    let title = format!("{title}, {SESSIONS} sessions");
     // At most 1.4 times heap's time.
     let goal = Goal::RatioAtLeast(0.71);
     let mut figure = Figure::new(&title, Unit::PerSecond).with_goal(Some(goal));
@@ -63,10 +74,8 @@ fn in_many_sessions(
     let script = |side: Side| scratch.directory.join(format!("{}.sql", side.name()));
     for side in Side::BOTH {
         let (path, table) = (script(side), tables::name(table, side));
-        let text = format!(
-            "\\set id random(1, {rows})\n\
-             SELECT * FROM {table} WHERE ycsb_key = 'user' || lpad((:id::bigint * 7919 % 100000007)::text, 12, '0');\n"
-        );
+        let text =
+            format!("\\set id random(1, {rows})\nSELECT * FROM {table} WHERE {condition};\n");
         fs::write(&path, text).with_context(|| format!("cannot write {}", path.display()))?;
         cluster.account.own(&path)?;
     }
