@@ -2,7 +2,7 @@
 
 use pgrx::pg_sys;
 
-use super::locker::{self, RowName};
+use super::locker::{self, RowName, Seen};
 use super::{KEYS_CHANGED, Locks, RowLock};
 use crate::ffi;
 use crate::memory;
@@ -49,16 +49,39 @@ impl Locks {
                 if seen.looks_at(name) || !before.contains(&(holder.procNumber, seen)) {
                     return None;
                 }
-                let of_subtransaction = seen
-                    .newest(holder.localTransactionId)
-                    .filter(|_| !locker::may_be_top(holder.procNumber, name, lock));
-                let id = of_subtransaction.or_else(|| transaction_of(holder))?;
-                Some(Xid::from_raw(id))
+                id_to_wait_for(holder, seen, name, lock)
             })
             .collect();
         ids.sort_unstable_by_key(|id| id.number());
         (holders.is_empty() || !ids.is_empty()).then_some(ids)
     }
+
+    /// Another transaction that is deleting the row and has not marked it yet. Must be asked before
+    /// its mark is looked for. Waits for nothing.
+    pub fn deleter(self, row: RowNumber) -> Option<Xid> {
+        let (tag, lock) = (self.row(row, 0), RowLock::KeyShare);
+        let name = RowName::of(&tag);
+        let holders = conflicts(&tag, lock.on_row());
+        let mut deleters = holders
+            .iter()
+            .filter(|holder| locker::may_delete(holder.procNumber, name));
+        deleters
+            .find_map(|holder| id_to_wait_for(holder, locker::seen(holder.procNumber), name, lock))
+    }
+}
+
+/// The transaction or subtransaction with whose end the lock of this kind is released.
+fn id_to_wait_for(
+    holder: &pg_sys::VirtualTransactionId,
+    seen: Seen,
+    row: RowName,
+    lock: RowLock,
+) -> Option<Xid> {
+    let of_subtransaction = seen
+        .newest(holder.localTransactionId)
+        .filter(|_| !locker::may_be_top(holder.procNumber, row, lock));
+    let id = of_subtransaction.or_else(|| transaction_of(holder))?;
+    Some(Xid::from_raw(id))
 }
 
 /// The id of the transaction that holds a lock.

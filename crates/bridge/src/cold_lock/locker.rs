@@ -34,9 +34,15 @@
 //! rows locked that happens to three locks in a thousand. A backend that hands locks on to a new
 //! version needs the exact id: it gets the id of the subtransaction only if the lock can belong to
 //! no other one.
+//!
+//! **Rows that are being deleted.** A command that collects rows writes their marks later. Until
+//! then a check of uniqueness finds no mark, and would take the rows to be there for good. So the
+//! rows are published as well ([`Deleting`]), and such a check asks whether a holder of the row's
+//! lock is deleting it, before it looks for a mark: either is there from the moment when the row is
+//! collected.
 
 use std::cell::{Cell, RefCell};
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 
 use pgrx::pg_sys;
 
@@ -56,13 +62,55 @@ pub struct Locker {
     newest: AtomicU64,
     /// Whether locks of subtransactions may belong to another one than the newest.
     is_mixed: AtomicBool,
+    /// Rows that are being deleted, which have no mark yet.
+    deleting: Deleting,
     /// Locks that were taken outside of subtransactions, as bits.
     top: [AtomicU64; TOP_WORDS],
 }
 
+/// Rows by their names. A reader that meets a change other than an addition takes any row to be
+/// among them, and so does one if they are more than there is room for.
+struct Deleting {
+    /// Odd while they are changed.
+    version: AtomicU32,
+    count: AtomicU32,
+    names: [AtomicU32; MOST_DELETING],
+}
+
+const MOST_DELETING: usize = 128;
+
 const TOP_WORDS: usize = 1_024;
 /// Words that are cleared one by one, rather than all.
 const FEW_WORDS: usize = 64;
+
+impl Deleting {
+    /// Called by its own backend only, as is [`Deleting::add`].
+    fn set(&self, rows: &mut dyn Iterator<Item = RowName>) {
+        self.version.fetch_add(1, Ordering::SeqCst);
+        self.count.store(0, Ordering::SeqCst);
+        rows.for_each(|row| self.add(row));
+        self.version.fetch_add(1, Ordering::SeqCst);
+    }
+
+    fn add(&self, row: RowName) {
+        let count = self.count.load(Ordering::Relaxed);
+        if let Some(name) = self.names.get(count as usize) {
+            name.store(row.0, Ordering::SeqCst);
+        }
+        self.count.store(count + 1, Ordering::SeqCst);
+    }
+
+    fn may_have(&self, row: RowName) -> bool {
+        let version = self.version.load(Ordering::SeqCst);
+        let count = self.count.load(Ordering::SeqCst) as usize;
+        let mut names = self.names.iter().take(count);
+        let is_among = names.any(|name| name.load(Ordering::SeqCst) == row.0);
+        is_among
+            || count > MOST_DELETING
+            || version % 2 == 1
+            || self.version.load(Ordering::SeqCst) != version
+    }
+}
 
 // SAFETY: made of atomics; zeros are those of a backend that has locked nothing.
 unsafe impl Shareable for Locker {}
@@ -136,6 +184,9 @@ impl Locker {
     /// subtransactions, or when no other backend needs to know of them any more.
     fn forget(&self) {
         self.is_mixed.store(false, Ordering::SeqCst);
+        if self.deleting.count.load(Ordering::Relaxed) > 0 {
+            self.deleting.set(&mut std::iter::empty());
+        }
         SET_WORDS.with_borrow_mut(|set| {
             if set.len() > FEW_WORDS {
                 self.clear_top();
@@ -249,6 +300,27 @@ pub(super) fn keep(row: RowName, lock: RowLock) {
         locker.note_top(row, lock);
     }
     decided();
+}
+
+/// A row whose lock is kept is deleted; its mark comes later, and then [`deleting`] without it.
+pub(super) fn deletes(row: RowName) {
+    if let Some(locker) = own_locker() {
+        locker.deleting.add(row);
+    }
+}
+
+/// These are the rows that are deleted and have no marks yet, and no others.
+pub(super) fn deleting(rows: &mut dyn Iterator<Item = RowName>) {
+    if let Some(locker) = own_locker() {
+        locker.deleting.set(rows);
+    }
+}
+
+/// Whether a backend is deleting a row that it has locked, as far as another one can tell.
+pub(super) fn may_delete(backend: pg_sys::ProcNumber, row: RowName) -> bool {
+    LOCKERS
+        .get(backend)
+        .is_some_and(|locker| locker.deleting.may_have(row))
 }
 
 /// The last lock is kept until the row is marked, or has been released.
@@ -385,8 +457,44 @@ mod tests {
             tentative: AtomicU64::new(0),
             newest: AtomicU64::new(0),
             is_mixed: AtomicBool::new(false),
+            deleting: nothing_deleted(),
             top: [const { AtomicU64::new(0) }; TOP_WORDS],
         }
+    }
+
+    fn nothing_deleted() -> Deleting {
+        Deleting {
+            version: AtomicU32::new(0),
+            count: AtomicU32::new(0),
+            names: [const { AtomicU32::new(0) }; MOST_DELETING],
+        }
+    }
+
+    #[test]
+    fn rows_that_are_deleted_are_told_until_they_are_marked() {
+        let deleting = nothing_deleted();
+        let row = RowName;
+        deleting.add(row(5));
+        deleting.add(row(6));
+        assert_eq!(
+            [4, 5, 6].map(|at| deleting.may_have(row(at))),
+            [false, true, true]
+        );
+        deleting.set(&mut [row(6)].into_iter());
+        assert_eq!(
+            [4, 5, 6].map(|at| deleting.may_have(row(at))),
+            [false, false, true]
+        );
+        deleting.version.fetch_add(1, Ordering::SeqCst);
+        assert!(deleting.may_have(row(4)), "it is being changed");
+        deleting.version.fetch_add(1, Ordering::SeqCst);
+        let many = |count: u32| (1..=count).map(row);
+        deleting.set(&mut many(MOST_DELETING as u32));
+        assert!(!deleting.may_have(row(1_000)));
+        deleting.set(&mut many(MOST_DELETING as u32 + 1));
+        assert!(deleting.may_have(row(1_000)), "there was no room");
+        deleting.set(&mut std::iter::empty());
+        assert!(!deleting.may_have(row(1)));
     }
 
     fn tag(offset: u16) -> pg_sys::LOCKTAG {

@@ -298,11 +298,21 @@ impl Locks {
         locker::keep(RowName::of(&self.row(row, 0)), lock);
     }
 
+    /// Tells other backends that a row whose lock is kept is deleted, although it has no mark yet.
+    pub fn delete_row(self, row: RowNumber) {
+        locker::deletes(RowName::of(&self.row(row, 0)));
+    }
+
     /// Releases a lock that [`Locks::try_row`] has newly taken.
     pub fn unlock_row(self, row: RowNumber, lock: RowLock) {
         release(&self.row(row, 0), lock.on_row());
         locker::decided();
     }
+}
+
+/// Tells other backends which rows are deleted that have no marks yet: those of these tables.
+pub fn deleting(rows: &mut dyn Iterator<Item = (Locks, RowNumber)>) {
+    locker::deleting(&mut rows.map(|(locks, row)| RowName::of(&locks.row(row, 0))));
 }
 
 /// Assigns the running transaction an id, by which others can wait for it as a locker of a row.

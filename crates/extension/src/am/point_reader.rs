@@ -11,6 +11,7 @@
 use std::ops::Range;
 use std::rc::Rc;
 
+use howdah_bridge::cold_lock::Locks;
 use howdah_bridge::needed_columns;
 use howdah_bridge::predicate::{is_serializable, lock_row};
 use howdah_bridge::process::{applies_changes, is_uninterruptible};
@@ -287,6 +288,7 @@ impl PointReader {
     /// Whether a row that was found is hidden from the snapshot.
     fn hides(
         &mut self,
+        table: Table<'_>,
         store: &ColdStore,
         found: &Found,
         row: RowNumber,
@@ -294,6 +296,14 @@ impl PointReader {
     ) -> Result<bool, ColdError> {
         let entry = found.entry();
         if entry.flags.are_clear() {
+            return Ok(false);
+        }
+        if snapshot.is_dirty()
+            && entry.flags.contain(GroupFlags::BLOCK_DELETIONS)
+            && let Some(deleter) = Locks::of(table).deleter(row)
+        {
+            snapshot.name_deleter(deleter);
+            self.hidden = Some(Hidden::No);
             return Ok(false);
         }
         let asked = &mut self.hidden;
@@ -477,7 +487,7 @@ impl PointReader {
         let Some(found) = self.find(table, store, row, snapshot) else {
             return false;
         };
-        if or_raise(oid, self.hides(store, &found, row, snapshot)) {
+        if or_raise(oid, self.hides(table, store, &found, row, snapshot)) {
             return false;
         }
         if self.leaves_slot {

@@ -19,9 +19,11 @@ pub struct Coming {
 /// Rows that an index leads to, one after the other.
 #[derive(Debug)]
 pub struct After {
-    rows: Vec<u32>,
+    /// Made for each row that is read: not in memory of their own.
+    rows: [u32; MOST_BESIDE],
     /// How many rows, of whatever group, are asked for before each of them.
-    before: Vec<u32>,
+    before: [u32; MOST_BESIDE],
+    count: usize,
     /// How many were shown.
     shown: u32,
     /// How many of them are the first ones beside each other, and whether these ascend.
@@ -33,8 +35,9 @@ impl After {
     /// So far the row that is read.
     pub fn of(row: u32) -> After {
         After {
-            rows: vec![row],
-            before: vec![0],
+            rows: [row; MOST_BESIDE],
+            before: [0; MOST_BESIDE],
+            count: 1,
             shown: 1,
             beside: 1,
             ascends: true,
@@ -48,7 +51,7 @@ impl After {
 
     /// Adds the next row. Whether others may be added.
     pub fn add(&mut self, row: u32) -> bool {
-        let (first, count) = (self.rows[0], self.rows.len());
+        let (first, count) = (self.rows[0], self.count);
         if count == 1 {
             self.ascends = row > first;
         }
@@ -57,28 +60,29 @@ impl After {
             false => first.checked_sub(row) == Some(count as u32),
         };
         self.beside += usize::from(is_next && self.beside == count);
-        self.rows.push(row);
-        self.before.push(self.shown);
+        self.rows[count] = row;
+        self.before[count] = self.shown;
+        self.count += 1;
         self.shown += 1;
-        let most = match self.beside == self.rows.len() {
+        let most = match self.beside == self.count {
             true => MOST_BESIDE,
             false => MOST_SCATTERED,
         };
-        self.rows.len() < most
+        self.count < most
     }
 
     /// All of them, if so many rows are surely asked for, of whatever groups.
-    pub fn finish(mut self, wanted: u32) -> Coming {
+    pub fn finish(self, wanted: u32) -> Coming {
         let (first, beside) = (self.rows[0], self.beside as u32);
-        if self.beside < FEWEST_BESIDE && self.beside < self.rows.len() {
-            let asked = self.before.partition_point(|&before| before < wanted);
-            self.rows.truncate(MOST_SCATTERED.min(asked));
+        if self.beside < FEWEST_BESIDE && self.beside < self.count {
+            let before = &self.before[..self.count.min(MOST_SCATTERED)];
+            let asked = before.partition_point(|&before| before < wanted);
             return Coming {
                 expected: Expected {
                     rows: first..first + 1,
                     wanted: 1,
                 },
-                scattered: self.rows,
+                scattered: self.rows[..asked].to_vec(),
             };
         }
         let rows = match self.ascends {

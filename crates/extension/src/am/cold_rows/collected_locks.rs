@@ -5,11 +5,15 @@
 //! neither fills the server's lock table nor comes near the numbers of locks past which whole
 //! groups are locked.
 //!
+//! Other backends are told of these rows: for a check of uniqueness they are being deleted from the
+//! moment when they are collected, as with a mark.
+//!
 //! A lock is given back by the subtransaction that has taken it, at the end of its command or
 //! before the subtransaction commits; one that is rolled back has released it already.
 
 use std::cell::RefCell;
 
+use howdah_bridge::cold_lock::{self, Locks};
 use howdah_bridge::xid::{CommandId, SubTransactionId, current_subtransaction};
 
 use super::recent_locks::Recent;
@@ -27,7 +31,10 @@ thread_local! {
 }
 
 /// Holds the locks of a row. Returns how many locks the command holds now.
-pub(super) fn hold(locks: impl IntoIterator<Item = Recent>, command: CommandId) -> usize {
+pub(super) fn hold(locks: Vec<Recent>, command: CommandId) -> usize {
+    if let Some(lock) = locks.first() {
+        Locks::of_table(lock.place.0).delete_row(lock.row);
+    }
     COLLECTED.with_borrow_mut(|all| {
         all.extend(locks.into_iter().map(|lock| Collected { command, lock }));
         all.iter().filter(|held| held.command == command).count()
@@ -48,16 +55,32 @@ pub(super) fn take_subtransaction(subtransaction: SubTransactionId) -> Vec<Recen
 fn take(is_taken: impl Fn(&Collected) -> bool) -> Vec<Recent> {
     COLLECTED.with_borrow_mut(|all| {
         let taken = all.extract_if(.., |held| is_taken(held));
-        taken.map(|held| held.lock).collect()
+        let taken: Vec<Recent> = taken.map(|held| held.lock).collect();
+        if !taken.is_empty() {
+            tell(all);
+        }
+        taken
     })
+}
+
+/// Tells other backends of the rows that are left.
+fn tell(all: &[Collected]) {
+    let rows = all.iter().map(|held| &held.lock);
+    let mut rows = rows.map(|lock| (Locks::of_table(lock.place.0), lock.row));
+    cold_lock::deleting(&mut rows);
 }
 
 /// Forgets the locks of a subtransaction that was rolled back, and of those within it.
 pub(super) fn forget_subtransaction(subtransaction: SubTransactionId) {
-    COLLECTED.with_borrow_mut(|all| all.retain(|held| held.lock.subtransaction < subtransaction));
+    COLLECTED.with_borrow_mut(|all| {
+        if !all.is_empty() {
+            all.retain(|held| held.lock.subtransaction < subtransaction);
+            tell(all);
+        }
+    });
 }
 
-/// The transaction is over.
+/// The transaction is over; that is told by its end.
 pub(super) fn reset() {
     COLLECTED.with_borrow_mut(Vec::clear);
 }
