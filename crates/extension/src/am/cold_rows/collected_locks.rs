@@ -13,7 +13,9 @@
 
 use std::cell::RefCell;
 
+use howdah_bridge::Oid;
 use howdah_bridge::cold_lock::{self, Locks};
+use howdah_bridge::tid::RowNumber;
 use howdah_bridge::xid::{CommandId, SubTransactionId, current_subtransaction};
 
 use super::recent_locks::Recent;
@@ -23,20 +25,29 @@ pub(super) const MOST: usize = 64;
 
 struct Collected {
     command: CommandId,
-    lock: Recent,
+    subtransaction: SubTransactionId,
+    table: Oid,
+    row: RowNumber,
+    /// None if the row was locked before, and stays so.
+    locks: Vec<Recent>,
 }
 
 thread_local! {
     static COLLECTED: RefCell<Vec<Collected>> = const { RefCell::new(Vec::new()) };
 }
 
-/// Holds the locks of a row. Returns how many locks the command holds now.
-pub(super) fn hold(locks: Vec<Recent>, command: CommandId) -> usize {
-    if let Some(lock) = locks.first() {
-        Locks::of_table(lock.place.0).delete_row(lock.row);
-    }
+/// Holds the locks of a row, which are to be given back later. Returns how many rows the command has
+/// collected.
+pub(super) fn hold(table: Oid, row: RowNumber, locks: Vec<Recent>, command: CommandId) -> usize {
+    Locks::of_table(table).delete_row(row);
     COLLECTED.with_borrow_mut(|all| {
-        all.extend(locks.into_iter().map(|lock| Collected { command, lock }));
+        all.push(Collected {
+            command,
+            subtransaction: current_subtransaction(),
+            table,
+            row,
+            locks,
+        });
         all.iter().filter(|held| held.command == command).count()
     })
 }
@@ -44,37 +55,36 @@ pub(super) fn hold(locks: Vec<Recent>, command: CommandId) -> usize {
 /// Takes the locks of a command's rows that were written. They are to be given back.
 pub(super) fn take_command(command: CommandId) -> Vec<Recent> {
     let subtransaction = current_subtransaction();
-    take(|held| held.command == command && held.lock.subtransaction == subtransaction)
+    take(|held| held.command == command && held.subtransaction == subtransaction)
 }
 
 /// Takes all locks of a subtransaction, whose rows were written. They are to be given back.
 pub(super) fn take_subtransaction(subtransaction: SubTransactionId) -> Vec<Recent> {
-    take(|held| held.lock.subtransaction == subtransaction)
+    take(|held| held.subtransaction == subtransaction)
 }
 
 fn take(is_taken: impl Fn(&Collected) -> bool) -> Vec<Recent> {
     COLLECTED.with_borrow_mut(|all| {
         let taken = all.extract_if(.., |held| is_taken(held));
-        let taken: Vec<Recent> = taken.map(|held| held.lock).collect();
+        let taken: Vec<Collected> = taken.collect();
         if !taken.is_empty() {
             tell(all);
         }
-        taken
+        taken.into_iter().flat_map(|held| held.locks).collect()
     })
 }
 
 /// Tells other backends of the rows that are left.
 fn tell(all: &[Collected]) {
-    let rows = all.iter().map(|held| &held.lock);
-    let mut rows = rows.map(|lock| (Locks::of_table(lock.place.0), lock.row));
-    cold_lock::deleting(&mut rows);
+    let rows = all.iter();
+    cold_lock::deleting(&mut rows.map(|held| (Locks::of_table(held.table), held.row)));
 }
 
 /// Forgets the locks of a subtransaction that was rolled back, and of those within it.
 pub(super) fn forget_subtransaction(subtransaction: SubTransactionId) {
     COLLECTED.with_borrow_mut(|all| {
         if !all.is_empty() {
-            all.retain(|held| held.lock.subtransaction < subtransaction);
+            all.retain(|held| held.subtransaction < subtransaction);
             tell(all);
         }
     });

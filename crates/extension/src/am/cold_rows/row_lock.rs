@@ -318,7 +318,7 @@ impl There<'_, '_> {
         let (table, row) = (self.target.table.oid(), self.target.row);
         let mut locks = recent_locks::take(table, row, self.lock);
         locks.extend(self.locked.map(Locked::keep));
-        if collected_locks::hold(locks, command) >= collected_locks::MOST {
+        if collected_locks::hold(table, row, locks, command) >= collected_locks::MOST {
             write_command(command);
         }
     }
