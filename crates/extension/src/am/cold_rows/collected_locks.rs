@@ -36,8 +36,8 @@ thread_local! {
     static COLLECTED: RefCell<Vec<Collected>> = const { RefCell::new(Vec::new()) };
 }
 
-/// Holds the locks of a row, which are to be given back later. Returns how many rows the command has
-/// collected.
+/// Holds the locks of a row, which are to be given back later. Returns how many rows the command
+/// has collected.
 pub(super) fn hold(table: Oid, row: RowNumber, locks: Vec<Recent>, command: CommandId) -> usize {
     Locks::of_table(table).delete_row(row);
     COLLECTED.with_borrow_mut(|all| {
