@@ -6,8 +6,9 @@
 use std::ops::Range;
 
 use super::packed::{BLOCK, Place, Word, block_bytes};
+use super::patches::null;
 use super::reading::{Reading, outside};
-use super::scalars::{Validity, required};
+use super::scalars::Validity;
 use super::sorted::{Patches, patched};
 use super::state::{Approach, Kept, SINGLES, Slot};
 use crate::source::ByteSource;
@@ -54,6 +55,8 @@ pub(super) struct Packed {
     pub(super) offset: u32,
     pub(super) len: u32,
     pub(super) slot: usize,
+    /// Values of a block that are read one by one before it is loaded.
+    pub(super) singles: u8,
     pub(super) patches: Option<Patches>,
     pub(super) validity: Validity,
 }
@@ -70,7 +73,7 @@ impl Plain {
         let block = row / BLOCK as u32;
         let first = block * BLOCK as u32;
         let len = (self.len - first).min(BLOCK as u32) as usize * usize::from(self.width);
-        match reading.slots[self.slot].approach(block, len <= SMALL_BLOCK_BYTES) {
+        match reading.slots[self.slot].approach(block, len <= SMALL_BLOCK_BYTES, SINGLES) {
             Approach::Kept => {}
             Approach::Single => {
                 let mut bytes = [0; 8];
@@ -159,7 +162,9 @@ impl Plain {
             return Ok(false);
         }
         let of_block = (self.len - block * BLOCK as u32).min(BLOCK as u32);
-        if self.is_small_block(of_block as usize) || !reading.slots[self.slot].is_single(block) {
+        if self.is_small_block(of_block as usize)
+            || !reading.slots[self.slot].is_single(block, SINGLES)
+        {
             return Ok(false);
         }
         let at = self.start + u64::from(rows.start) * u64::from(self.width);
@@ -195,7 +200,7 @@ impl Bits {
         };
         if (stop - 1) / BLOCK as u32 != block
             || self.is_small_block(of_block.min(BLOCK))
-            || !reading.slots[self.slot].is_single(block)
+            || !reading.slots[self.slot].is_single(block, SINGLES)
         {
             return Ok(0);
         }
@@ -254,23 +259,24 @@ impl Bits {
         let first = block * BLOCK as u32;
         let len = ((self.offset + self.len).div_ceil(8) - first).min(BLOCK as u32) as usize;
         let byte = at / 8;
-        let value = match reading.slots[self.slot].approach(block, len <= SMALL_BLOCK_BYTES) {
-            Approach::Single => {
-                let mut bytes = [0; 1];
-                reading
-                    .source
-                    .read(self.start + u64::from(byte), &mut bytes)?;
-                return Ok(u64::from(bytes[0] >> (at % 8) & 1));
-            }
-            Approach::Kept => reading.slots[self.slot].values.get((byte - first) as usize),
-            Approach::Load => {
-                reading.fetch(self.start + u64::from(first), len)?;
-                let slot = &mut reading.slots[self.slot];
-                slot.values.fill_plain(reading.scratch, 1);
-                slot.kept = Kept::Block(block);
-                slot.values.get((byte - first) as usize)
-            }
-        };
+        let value =
+            match reading.slots[self.slot].approach(block, len <= SMALL_BLOCK_BYTES, SINGLES) {
+                Approach::Single => {
+                    let mut bytes = [0; 1];
+                    reading
+                        .source
+                        .read(self.start + u64::from(byte), &mut bytes)?;
+                    return Ok(u64::from(bytes[0] >> (at % 8) & 1));
+                }
+                Approach::Kept => reading.slots[self.slot].values.get((byte - first) as usize),
+                Approach::Load => {
+                    reading.fetch(self.start + u64::from(first), len)?;
+                    let slot = &mut reading.slots[self.slot];
+                    slot.values.fill_plain(reading.scratch, 1);
+                    slot.kept = Kept::Block(block);
+                    slot.values.get((byte - first) as usize)
+                }
+            };
         Ok(value.ok_or_else(|| outside("a row"))? >> (at % 8) & 1)
     }
 }
@@ -326,7 +332,7 @@ impl Packed {
             return Ok(None);
         };
         let slot = &mut reading.slots[self.slot];
-        if !slot.is_single(block) {
+        if !slot.is_single(block, self.singles) {
             return Ok(None);
         }
         reading
@@ -374,7 +380,9 @@ impl Packed {
         let (block, index) = self.place_of(rows.start);
         let count = rows.len().min(BLOCK - index);
         let lanes = BLOCK / (8 * width);
-        if count.div_ceil(lanes) > FEW_READS || !reading.slots[self.slot].is_single(block) {
+        if count.div_ceil(lanes) > FEW_READS
+            || !reading.slots[self.slot].is_single(block, self.singles)
+        {
             return Ok(0);
         }
         let (first, start) = (out.len(), self.block_range(block).start);
@@ -416,8 +424,9 @@ impl Packed {
         let (bits, width) = (usize::from(self.bits), usize::from(self.width));
         let (block, index) = self.place_of(row);
         let range = self.block_range(block);
-        let are_many = count.min(BLOCK - index) > SINGLES.into();
-        match reading.slots[self.slot].approach(block, are_many || self.is_empty()) {
+        let are_many = count.min(BLOCK - index) > self.singles.into();
+        let at_once = are_many || self.is_empty();
+        match reading.slots[self.slot].approach(block, at_once, self.singles) {
             Approach::Kept => {}
             Approach::Single => {
                 if let Some(value) = patched(self.patches.as_ref(), row, reading)? {
@@ -488,21 +497,15 @@ impl Packed {
         let Some(patches) = &self.patches else {
             return Ok(());
         };
-        let first = u64::from(block) * BLOCK as u64;
-        // Positions in the blocks, of rows, of numbers in the patches.
-        let number = |at: u64| at.saturating_sub(self.offset.into()) + patches.at.offset;
-        let mut patch = patches.at.rows.lower_bound(number(first), reading)?;
-        while patch < patches.at.rows.len {
-            let row = patches.at.rows.value(patch, reading)?;
-            let at = row
-                .wrapping_sub(patches.at.offset)
-                .wrapping_add(self.offset.into());
-            let Some(at) = at.checked_sub(first).filter(|&at| at < BLOCK as u64) else {
-                break;
-            };
-            let value = required(&patches.values, patch, reading)?;
-            reading.slots[self.slot].values.set(at as usize, value);
-            patch += 1;
+        // Rows are behind their places in the blocks by the offset.
+        let first = block * BLOCK as u32;
+        let row = |at: u32| at.saturating_sub(self.offset).min(self.len);
+        let rows = row(first)..row(first.saturating_add(BLOCK as u32));
+        let before = self.offset.saturating_sub(first) as usize;
+        let found = patches.among(rows, reading)?;
+        let values = &mut reading.slots[self.slot].values;
+        for (at, value) in found.each() {
+            values.set(before + at, value.ok_or_else(null)?);
         }
         Ok(())
     }
@@ -538,6 +541,7 @@ mod tests {
                 offset: 5,
                 len: 2_000,
                 slot: 0,
+                singles: SINGLES,
                 patches: None,
                 validity: None,
             };

@@ -31,6 +31,7 @@ pub(crate) mod metadata;
 mod needs;
 pub(crate) mod packed;
 mod pages;
+mod patches;
 mod plan;
 mod reading;
 mod root;

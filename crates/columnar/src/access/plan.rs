@@ -19,6 +19,7 @@ use super::packed::{BLOCK, block_bytes};
 use super::pages::Pages;
 use super::scalars::{Scalars, Validity};
 use super::sorted::{Exceptions, Patches, Runs, Sorted};
+use super::state::SINGLES;
 use super::strings::{self, Constant, SparseRows, Strings, Views, bytes_of};
 use super::whole::Whole;
 use crate::codec::CHUNK_ALIGNMENT;
@@ -257,14 +258,18 @@ impl Planner<'_> {
                 )?;
                 let blocks = (packed.offset as usize + len).div_ceil(BLOCK) as u64;
                 let block_bytes = block_bytes(packed.bit_width as usize) as u64;
+                let start = self.part_of(node, 0, blocks * block_bytes)?;
+                let slot = self.slot();
+                let patches = self.patches(node, 0, packed.patches, native)?;
                 Scalars::Packed(Box::new(Packed {
-                    start: self.part_of(node, 0, blocks * block_bytes)?,
+                    start,
                     bits: packed.bit_width as u8,
                     width,
                     offset: packed.offset as u32,
                     len: len32,
-                    slot: self.slot(),
-                    patches: self.patches(node, 0, packed.patches, native)?,
+                    slot,
+                    singles: patches.as_ref().map_or(SINGLES, |it| it.singles(blocks)),
+                    patches,
                     validity: self.validity(node, len)?,
                 }))
             }

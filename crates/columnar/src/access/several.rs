@@ -15,7 +15,6 @@ use vortex_alp::ALPFloat;
 use super::metadata::unzigzag;
 use super::reading::{Reading, outside};
 use super::scalars::{Scalars, Validity, position, required};
-use super::sorted::Patches;
 use crate::error::ColumnarError;
 use crate::source::ByteSource;
 
@@ -120,11 +119,12 @@ impl Scalars {
             {
                 out.extend(std::iter::repeat_n(fill.unwrap_or(0), rows.len()));
                 valid.extend(std::iter::repeat_n(fill.is_some(), rows.len()));
-                patches.each(rows, reading, |at, value| {
+                let found = patches.among(rows, reading)?;
+                found.check()?;
+                for (at, value) in found.each() {
                     out[start + at] = value.unwrap_or(0);
                     valid[first_flag + at] = value.is_some();
-                    Ok(())
-                })?;
+                }
             }
             Self::Runs { runs, values } => {
                 let mut next = rows.start;
@@ -240,44 +240,5 @@ impl Scalars {
             _ => return Err(ColumnarError::corrupt("a node has no child").into()),
         }
         Ok(())
-    }
-}
-
-impl Patches {
-    /// Calls `put` with each exception among some rows: its place among them, and its value.
-    fn each<S: ByteSource + ?Sized>(
-        &self,
-        rows: Range<u32>,
-        reading: &mut Reading<'_, S>,
-        mut put: impl FnMut(usize, Option<u64>) -> Result<(), ColumnarError>,
-    ) -> Result<(), S::Error> {
-        let number = |row: u32| u64::from(row) + self.at.offset;
-        let (start, end) = (number(rows.start), number(rows.end));
-        let mut least = start;
-        for patch in self.at.rows.lower_bound(start, reading)?..self.at.rows.len {
-            let found = self.at.rows.value(patch, reading)?;
-            if found >= end {
-                break;
-            }
-            if found < least {
-                return Err(outside("an exception").into());
-            }
-            put((found - start) as usize, self.values.get(patch, reading)?)?;
-            least = found + 1;
-        }
-        Ok(())
-    }
-
-    /// Puts the exceptions among some rows into their values.
-    pub(super) fn apply<S: ByteSource + ?Sized>(
-        &self,
-        rows: Range<u32>,
-        reading: &mut Reading<'_, S>,
-        values: &mut [u64],
-    ) -> Result<(), S::Error> {
-        self.each(rows, reading, |at, value| {
-            values[at] = value.ok_or_else(|| ColumnarError::corrupt("an exception is null"))?;
-            Ok(())
-        })
     }
 }

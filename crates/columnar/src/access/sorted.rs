@@ -1,9 +1,10 @@
 //! What is searched for a row: exceptions, ends of runs.
 //!
 //! Ascending integers are searched among the first of each block of 1,024, which are read once
-//! (fences), and then within a block. Those of which a scan checks that they ascend when it opens
-//! them may be checked here once, too: rows are not found among others, and what stands for them
-//! then has no meaning.
+//! (fences), and then within a block. A search in a block that is not known decodes it, and leaves
+//! every 32nd of its values (steps), between two of which later ones read. Integers of which a scan
+//! checks that they ascend when it opens them may be checked here once, too: rows are not found
+//! among others, and what stands for them then has no meaning.
 
 use std::ops::Range;
 use std::sync::OnceLock;
@@ -12,6 +13,9 @@ use super::packed::BLOCK;
 use super::reading::{Reading, outside};
 use super::scalars::{Scalars, position, required};
 use crate::source::ByteSource;
+
+/// Values from one step to the next: as many as the words of a packed block have side by side.
+const STEP: u32 = 32;
 
 /// Rows that are exceptions, ascending.
 #[derive(Debug)]
@@ -43,9 +47,14 @@ pub(super) struct Sorted {
     pub(super) len: u32,
     /// The first value of each block but the first, once one was looked for.
     pub(super) fences: OnceLock<Box<[u64]>>,
+    /// The steps of each block, once it was decoded.
+    steps: OnceLock<Box<[OnceLock<Steps>]>>,
     /// Of values that are checked before one is looked for: they are less than this.
     end: Option<u64>,
 }
+
+/// Every [`STEP`]th value of a block but its first.
+type Steps = Box<[u64]>;
 
 /// The value of the exception for a row, if there is one.
 pub(super) fn patched<S: ByteSource + ?Sized>(
@@ -154,6 +163,7 @@ impl Sorted {
             values: Box::new(values),
             len,
             fences: OnceLock::new(),
+            steps: OnceLock::new(),
             end: None,
         }
     }
@@ -212,8 +222,22 @@ impl Sorted {
         };
         let mut low = (block * BLOCK) as u32;
         let mut high = low.saturating_add(BLOCK as u32).min(self.len);
+        let known = self.steps.get().and_then(|steps| steps.get(block)?.get());
+        if let Some(steps) = known {
+            let step = steps.partition_point(|&first| first < bound) as u32;
+            low += step * STEP;
+            high = low.saturating_add(STEP).min(high);
+            if let Some(found) = self.values.search_kept(low..high, bound, reading.slots) {
+                return Ok(found);
+            }
+            let mut between = Vec::with_capacity(STEP as usize);
+            self.values
+                .append_required(low..high, reading, &mut between)?;
+            return Ok(low + between.partition_point(|&value| value < bound) as u32);
+        }
         while low < high {
             if let Some(found) = self.values.search_kept(low..high, bound, reading.slots) {
+                self.note_steps(block, reading)?;
                 return Ok(found);
             }
             let middle = low + (high - low) / 2;
@@ -223,6 +247,29 @@ impl Sorted {
             }
         }
         Ok(low)
+    }
+
+    /// Notes the steps of a block that is kept.
+    fn note_steps<S: ByteSource + ?Sized>(
+        &self,
+        block: usize,
+        reading: &mut Reading<'_, S>,
+    ) -> Result<(), S::Error> {
+        let steps = self.steps.get_or_init(|| {
+            let blocks = self.len.div_ceil(BLOCK as u32) as usize;
+            reading.hold(blocks * size_of::<OnceLock<Steps>>());
+            std::iter::repeat_with(OnceLock::new).take(blocks).collect()
+        });
+        let first = (block * BLOCK) as u32;
+        let end = first.saturating_add(BLOCK as u32).min(self.len);
+        if let Some(of_block) = steps.get(block) {
+            let values = (first..end).step_by(STEP as usize).skip(1);
+            let values = values.map(|at| required(&self.values, at, reading));
+            let values = values.collect::<Result<Steps, _>>()?;
+            reading.hold(size_of_val(&*values));
+            let _ = of_block.set(values);
+        }
+        Ok(())
     }
 
     /// The first value of each block but the first, after a look at all.
@@ -260,13 +307,15 @@ impl Sorted {
 
 #[cfg(test)]
 mod tests {
+    use std::cell::Cell;
     use std::sync::atomic::AtomicUsize;
 
     use super::super::blocks::{Packed, Plain};
     use super::super::metadata::Native;
     use super::super::packed::Place;
-    use super::super::state::Slot;
+    use super::super::state::{SINGLES, Slot};
     use super::*;
+    use crate::error::ColumnarError;
 
     const LEN: u32 = 2_500;
 
@@ -296,6 +345,60 @@ mod tests {
                 .lower_bound(bound + 1, &mut reading)
                 .expect("as well");
             assert!((expected as u32..=expected as u32 + 1).contains(&near));
+        }
+    }
+
+    /// Counts the bytes that are read.
+    struct Counted<'b> {
+        bytes: &'b [u8],
+        count: Cell<usize>,
+    }
+
+    impl ByteSource for Counted<'_> {
+        type Error = ColumnarError;
+
+        fn read(&self, offset: u64, into: &mut [u8]) -> Result<(), ColumnarError> {
+            self.count.set(self.count.get() + into.len());
+            self.bytes.read(offset, into)
+        }
+    }
+
+    #[test]
+    fn a_block_that_was_searched_is_read_between_two_steps() {
+        let bytes: Vec<u8> = (0..LEN)
+            .flat_map(|row| (value(row) as u32).to_le_bytes())
+            .collect();
+        let source = Counted {
+            bytes: &bytes,
+            count: Cell::new(0),
+        };
+        let values = Scalars::Plain(Plain {
+            start: 0,
+            width: 4,
+            len: LEN,
+            slot: 0,
+            validity: None,
+        });
+        let sorted = Sorted::new(values, LEN);
+        let (mut slots, mut scratch) = ([Slot::default()], Vec::new());
+        let held = AtomicUsize::new(0);
+        let mut reading = Reading {
+            source: &source,
+            slots: &mut slots,
+            scratch: &mut scratch,
+            held: &held,
+        };
+        let mut search = |row: u32| {
+            source.count.set(0);
+            let found = sorted.lower_bound(value(row), &mut reading);
+            assert_eq!(found.expect("within the bytes"), row);
+            source.count.get()
+        };
+        assert!(search(700) > 4 * BLOCK);
+        assert!(search(1_700) > 4 * BLOCK);
+        // After four reads the block would be decoded again.
+        for row in [5, 1_024, 992, 500] {
+            assert_eq!(search(row), 4 * STEP as usize, "row {row}");
         }
     }
 
@@ -331,6 +434,7 @@ mod tests {
                 offset: 0,
                 len: LEN,
                 slot,
+                singles: SINGLES,
                 patches: None,
                 validity: None,
             })

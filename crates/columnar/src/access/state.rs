@@ -152,9 +152,10 @@ pub(super) enum Approach {
 }
 
 impl Slot {
-    /// How to read a value of a block; `is_small`: loading it costs no more than one value.
+    /// How to read a value of a block, which is loaded after so many single ones; `is_small`:
+    /// loading it costs no more than one value.
     #[inline]
-    pub(super) fn approach(&mut self, block: u32, is_small: bool) -> Approach {
+    pub(super) fn approach(&mut self, block: u32, is_small: bool, singles: u8) -> Approach {
         if let Kept::Block(kept) = self.kept
             && kept == block
         {
@@ -164,7 +165,7 @@ impl Slot {
             (self.near, self.count) = (block, 0);
         }
         self.count = self.count.saturating_add(1);
-        match is_small || self.count > SINGLES {
+        match is_small || self.count > singles {
             true => Approach::Load,
             false => Approach::Single,
         }
@@ -206,10 +207,10 @@ impl Slot {
     /// Whether values of a block, which is not small, are to be read one by one, and not all of
     /// them for the next time.
     #[inline]
-    pub(super) fn is_single(&mut self, block: u32) -> bool {
+    pub(super) fn is_single(&mut self, block: u32, singles: u8) -> bool {
         let is_kept = matches!(self.kept, Kept::Block(kept) if kept == block);
-        let is_often = self.near == block && self.count >= SINGLES;
-        !is_kept && !is_often && matches!(self.approach(block, false), Approach::Single)
+        let is_often = self.near == block && self.count >= singles;
+        !is_kept && !is_often && matches!(self.approach(block, false, singles), Approach::Single)
     }
 
     pub(super) fn heap_bytes(&self) -> usize {
