@@ -122,7 +122,7 @@ pub trait Engine: Sync {
     /// # Errors
     ///
     /// The reason why it accepts no query over them.
-    fn least_cost(&self, tables: &mut dyn Iterator<Item = Oid>) -> Result<f64, Reason>;
+    fn least_cost(&self, tables: &[QueriedTable]) -> Result<f64, Reason>;
 
     /// Whether it accepts the query, at what cost, and which operands must be evaluated.
     fn offer<'a>(&self, shape: &Shape<'a>, planner: &Planner<'_>) -> Result<Offer<'a>, Reason>;

@@ -251,7 +251,7 @@ unsafe fn offer(
             UPPERREL_ORDERED => (*root).limit_tuples,
             _ => -1.0,
         };
-        let least_cost = engine.least_cost(&mut tables.iter().map(|table| table.oid))?;
+        let least_cost = engine.least_cost(&tables)?;
         if is_beaten(output, limit, least_cost) {
             return Err(Reason::Cost);
         }

@@ -102,15 +102,22 @@ impl QueriedTable {
         unsafe { ((*self.rel).tuples, (*self.rel).rows) }
     }
 
-    /// What it costs to read all of its pages.
-    pub fn cost_of_pages(&self) -> f64 {
+    /// What it costs to read a page after its neighbour.
+    pub fn sequential_page_cost(&self) -> f64 {
         let (mut random_page, mut sequential_page) = (0.0, 0.0);
         // SAFETY: a planner structure.
         unsafe {
             let tablespace = (*self.rel).reltablespace;
             pg_sys::get_tablespace_page_costs(tablespace, &mut random_page, &mut sequential_page);
-            f64::from((*self.rel).pages) * sequential_page
         }
+        sequential_page
+    }
+
+    /// What it costs to read all of its pages.
+    pub fn cost_of_pages(&self) -> f64 {
+        // SAFETY: a planner structure.
+        let pages = unsafe { (*self.rel).pages };
+        f64::from(pages) * self.sequential_page_cost()
     }
 }
 

@@ -6,14 +6,14 @@
 //!                   RowState: the block that each node decoded last ┘
 //! ```
 //!
-//! A bit-packed value costs its words, and its block of 1,024 from the fifth row in a block on; a
-//! dictionary's a code and a word; FSST's and OnPair's two offsets and the codes, and the table of
-//! symbols or words once (neighbours are read some at a time: [`expected`], [`stretch`], [`ahead`],
-//! [`several`]); letters' the bytes of its row; ALP's and patched ones a search among the
-//! exceptions, by blocks; runs and sparse rows a search; a frame is decompressed as a whole, and of
-//! `pco`, which only [`Effort::Best`](crate::Effort::Best) writes, a page of 8,192 values. Nodes
-//! that cannot be read in this way (of another encoding, or pages that are searched) are decoded
-//! once into the state.
+//! A bit-packed value costs its words, and its block of 1,024 from the fifth row in a block on
+//! (later, where it has many exceptions: [`patches`]); a dictionary's a code and a word; FSST's and
+//! OnPair's two offsets and the codes, and the table of symbols or words once (neighbours are read
+//! some at a time: [`expected`], [`stretch`], [`ahead`], [`several`]); letters' the bytes of its
+//! row; ALP's and patched ones a search among the exceptions, runs and sparse rows a search
+//! ([`sorted`]); a frame is decompressed as a whole, and of `pco`, which only
+//! [`Effort::Best`](crate::Effort::Best) writes, a page of 8,192 values. Nodes that cannot be read
+//! in this way (of another encoding, or pages that are searched) are decoded once into the state.
 //!
 //! Invariant: bytes are untrusted. A plan checks lengths of parts against rows; positions and
 //! lengths that are read are checked where they are used; the code is safe Rust.

@@ -93,3 +93,90 @@ impl Patches {
 pub(super) fn null() -> ColumnarError {
     ColumnarError::corrupt("an exception is null")
 }
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::AtomicUsize;
+
+    use super::super::blocks::{Packed, Plain};
+    use super::super::packed::Place;
+    use super::super::scalars::Scalars;
+    use super::super::sorted::{Exceptions, Sorted};
+    use super::super::state::Slot;
+    use super::*;
+
+    const LEN: u32 = 2_000;
+
+    /// Every second row is an exception.
+    fn value(row: u32) -> u64 {
+        match row % 2 {
+            0 => u64::from(row % 97),
+            _ => 60_000 + u64::from(row),
+        }
+    }
+
+    fn plain(start: usize, width: u8, slot: usize) -> Plain {
+        Plain {
+            start: start as u64,
+            width,
+            len: LEN / 2,
+            slot,
+            validity: None,
+        }
+    }
+
+    #[test]
+    fn a_block_with_many_exceptions_is_decoded_late_and_its_values_are_the_same() {
+        // Two blocks of a word for each value, the exceptions' rows, their values.
+        let mut bytes = vec![0; 4 * 2 * BLOCK];
+        for row in 0..LEN as usize {
+            let at = row / BLOCK * 4 * BLOCK + Place::of(row % BLOCK, 4, 32).start;
+            bytes[at..at + 4].copy_from_slice(&(row as u32 % 97).to_le_bytes());
+        }
+        let odd = || (0..LEN).filter(|row| row % 2 == 1);
+        bytes.extend(odd().flat_map(u32::to_le_bytes));
+        bytes.extend(odd().flat_map(|row| (value(row) as u32).to_le_bytes()));
+        let (rows, values) = (8 * BLOCK, 8 * BLOCK + 2 * LEN as usize);
+        let patches = Patches {
+            at: Exceptions {
+                rows: Sorted::new(Scalars::Plain(plain(rows, 4, 1)), LEN / 2),
+                offset: 0,
+            },
+            values: Box::new(Scalars::Plain(plain(values, 4, 2))),
+        };
+        let packed = Packed {
+            start: 0,
+            bits: 32,
+            width: 4,
+            offset: 0,
+            len: LEN,
+            slot: 0,
+            singles: patches.singles(2),
+            patches: Some(patches),
+            validity: None,
+        };
+        let mut slots: [Slot; 3] = std::array::from_fn(|_| Slot::default());
+        let (mut scratch, held) = (Vec::new(), AtomicUsize::new(0));
+        let mut reading = Reading {
+            source: &bytes[..],
+            slots: &mut slots,
+            scratch: &mut scratch,
+            held: &held,
+        };
+        for block in 0..2 {
+            let first = block * BLOCK as u32;
+            for at in 0..100 {
+                let row = first + at * 317 % (LEN - BLOCK as u32);
+                let found = packed.get(row, &mut reading).expect("within the bytes");
+                assert_eq!(found, value(row), "row {row}");
+                assert_eq!(reading.slots[0].holds(block), at >= 62 + 4, "read {at}");
+            }
+        }
+        let mut found = vec![0; 300];
+        let patches = packed.patches.as_ref().expect("some");
+        (patches.apply(900..1_200, &mut reading, &mut found)).expect("within the bytes");
+        for (row, found) in (900..1_200).zip(found) {
+            assert_eq!(found, (row % 2) * value(row as u32), "row {row}");
+        }
+    }
+}

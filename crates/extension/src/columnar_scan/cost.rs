@@ -201,9 +201,11 @@ pub fn least_cost(planned: &PlannedTable<'_>) -> Option<f64> {
     if !settings::columnar_scan() {
         return None;
     }
-    let cold = planned_size(planned.oid())?.cold;
+    let PlannedSize { cold, hot_pages } = planned_size(planned.oid())?;
     let groups = f64::from(cold.groups);
-    let pages = groups.min(cold.bytes as f64 / f64::from(PAGE_BYTES));
+    let footers = groups.min(cold.bytes as f64 / f64::from(PAGE_BYTES));
+    // Hot rows are read whatever is asked for.
+    let pages = f64::from(hot_pages) + footers;
     let work = (START + groups * GROUP) * unit_costs().tuple;
     Some(work + pages * planned.sequential_page_cost())
 }

@@ -47,14 +47,16 @@ mod survey;
 mod translate;
 mod zone;
 
-use howdah_bridge::upper::{self, Engine, Left, Offer, Oid, Planner, Reason, Rows, Run, Shape};
+use howdah_bridge::upper::{
+    self, Engine, Left, Offer, Oid, Planner, QueriedTable, Reason, Rows, Run, Shape,
+};
 
 use crate::am::estimate::planned_size;
 
 struct Vectorized;
 
 impl Engine for Vectorized {
-    fn least_cost(&self, tables: &mut dyn Iterator<Item = Oid>) -> Result<f64, Reason> {
+    fn least_cost(&self, tables: &[QueriedTable]) -> Result<f64, Reason> {
         offer::least_cost(tables)
     }
 

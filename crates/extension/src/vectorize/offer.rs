@@ -4,7 +4,9 @@ use std::sync::Arc;
 
 use howdah_bridge::relation::OpenRelation;
 use howdah_bridge::upper::tables::is_heap;
-use howdah_bridge::upper::{Node, Offer, Oid, Planner, Reason, Shape, Stage, hash_memory_bytes};
+use howdah_bridge::upper::{
+    Node, Offer, Planner, QueriedTable, Reason, Shape, Stage, hash_memory_bytes,
+};
 
 use howdah_columnar::{ColumnType, ZONE_ROWS};
 use howdah_vector::foreign::Exchange;
@@ -35,18 +37,21 @@ const TRIED: f64 = 8.0;
 const AGAIN: f64 = 2.0;
 
 /// The least cost of any query over these tables. Some of them must have cold rows.
-pub fn least_cost(tables: &mut dyn Iterator<Item = Oid>) -> Result<f64, Reason> {
+pub fn least_cost(tables: &[QueriedTable]) -> Result<f64, Reason> {
     if !settings::vectorized() {
         return Err(Reason::SettingOff);
     }
-    let sizes = tables.filter_map(planned_size);
-    let groups = sizes
-        .map(|size| size.cold.groups)
-        .reduce(u32::saturating_add);
+    let sizes = (tables.iter()).filter_map(|table| Some((table, planned_size(table.oid)?)));
+    let (mut groups, mut hot_pages) = (None, 0.0);
+    for (table, size) in sizes {
+        groups = Some(size.cold.groups.saturating_add(groups.unwrap_or(0)));
+        // Hot rows are read whatever is asked for.
+        hot_pages += f64::from(size.hot_pages) * table.sequential_page_cost();
+    }
     let groups = groups.ok_or(Reason::NoColdRows)?;
     Ok(match settings::force_vectorized() {
         true => 0.0,
-        false => least_cost_of_vectorized(groups),
+        false => least_cost_of_vectorized(groups) + hot_pages,
     })
 }
 
