@@ -43,6 +43,7 @@ VACUUM t;
 -- Every row, by this session and seen by a new one.
 UPDATE t SET k = k + 1;
 UPDATE h SET k = k + 1;
+SELECT pg_sleep(0.3);
 SELECT * FROM alike();
 \c -
 SET search_path = estimates, public;

@@ -196,6 +196,9 @@ impl Scan<'_> {
     }
 }
 
+/// What the least cost counts of the hot side at most: a plan by index for some hundred rows.
+const MOST_FOR_HOT_ROWS: f64 = 200.0;
+
 /// The least cost of a ColumnarScan; `None` if the table has no cold rows.
 pub fn least_cost(planned: &PlannedTable<'_>) -> Option<f64> {
     if !settings::columnar_scan() {
@@ -204,10 +207,12 @@ pub fn least_cost(planned: &PlannedTable<'_>) -> Option<f64> {
     let PlannedSize { cold, hot_pages } = planned_size(planned.oid())?;
     let groups = f64::from(cold.groups);
     let footers = groups.min(cold.bytes as f64 / f64::from(PAGE_BYTES));
-    // Hot rows are read whatever is asked for.
-    let pages = f64::from(hot_pages) + footers;
     let work = (START + groups * GROUP) * unit_costs().tuple;
-    Some(work + pages * planned.sequential_page_cost())
+    let page = planned.sequential_page_cost();
+    // Hot rows are read whatever is asked for. But what is not offered a ColumnarScan does not get
+    // the surcharges of an offer either, and only small plans are compared well enough without.
+    let hot = (f64::from(hot_pages) * page).min(MOST_FOR_HOT_ROWS);
+    Some(work + footers * page + hot)
 }
 
 /// The offer of a ColumnarScan to the planner; `None` if the table has no cold rows, or system
