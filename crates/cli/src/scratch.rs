@@ -120,12 +120,14 @@ impl Drop for Scratch {
 
 /// The settings of every short-lived server. Nothing is flushed: tests kill servers, not machines,
 /// and what a killed process has written is in the kernel's cache.
+/// WAL is kept for a standby that a crash cuts off: the checkpoint after recovery would remove it.
 pub fn scratch_settings(paths: &Paths) -> Vec<(String, String)> {
     let mut settings = paths.extension_settings();
     let fixed = [
         ("listen_addresses", ""),
         ("fsync", "off"),
         ("shared_buffers", "256MB"),
+        ("wal_keep_size", "512MB"),
         ("max_connections", "60"),
         ("max_prepared_transactions", "10"),
         ("log_line_prefix", "%m %b[%p] %q%a "),

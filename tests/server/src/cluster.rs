@@ -8,7 +8,7 @@ use std::thread::sleep;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, bail};
-use howdah_cli::cluster::{Cluster, StopMode, run};
+use howdah_cli::cluster::{Cluster, StopMode, run, tail};
 use howdah_cli::paths::Paths;
 use howdah_cli::scratch::{Scratch, scratch_settings};
 use postgres::{Client, SimpleQueryMessage};
@@ -166,7 +166,7 @@ impl Standby {
     /// Waits until the standby has replayed what the primary has written so far.
     ///
     /// # Errors
-    /// When it has not replayed that after a minute.
+    /// When it has not replayed that after a minute; the error tells how far each side is.
     pub fn wait_for(&self, primary: &Primary) -> anyhow::Result<()> {
         let target = query(&mut primary.session()?, "SELECT pg_current_wal_lsn()")?;
         let caught_up = format!("SELECT pg_last_wal_replay_lsn() >= '{target}'::pg_lsn");
@@ -174,11 +174,33 @@ impl Standby {
         let deadline = Instant::now() + Duration::from_secs(60);
         while query(&mut client, &caught_up)? != "t" {
             if Instant::now() > deadline {
-                bail!("the standby has not replayed {target} within a minute");
+                let state = self.state(primary)?;
+                bail!("the standby has not replayed {target} within a minute: {state}");
             }
             sleep(Duration::from_millis(20));
         }
         Ok(())
+    }
+
+    /// How far WAL is on either side, whether it is streamed, and the ends of both logs.
+    fn state(&self, primary: &Primary) -> anyhow::Result<String> {
+        let sent = query(
+            &mut primary.session()?,
+            "SELECT 'inserted ' || pg_current_wal_insert_lsn() || ', written '
+                 || pg_current_wal_lsn() || ', flushed ' || pg_current_wal_flush_lsn()
+                 || coalesce((SELECT string_agg(r::text, '; ') FROM pg_stat_replication r), '')",
+        )?;
+        let got = query(
+            &mut self.session()?,
+            "SELECT 'received ' || pg_last_wal_receive_lsn() || ', replayed '
+                 || pg_last_wal_replay_lsn()
+                 || coalesce((SELECT string_agg(r::text, '; ') FROM pg_stat_wal_receiver r), '')
+                 || (SELECT string_agg(concat_ws(' ', pid, backend_type, state, wait_event_type,
+                                                 wait_event, query), '; ')
+                     FROM pg_stat_activity)",
+        )?;
+        let (primarys, standbys) = (tail(&primary.log, 15), tail(&self.log, 15));
+        Ok(format!("{sent}\n{got}\n{primarys}\n{standbys}"))
     }
 
     /// A read-only session in [`DATABASE`].

@@ -215,18 +215,16 @@ fn a_session_keeps_little_after_its_first_queries() -> anyhow::Result<()> {
             "SET howdah.debug_force_vectorized = on; SET howdah.threads = 2",
         )?);
     }
-    let half = |all: &[(u64, Duration)]| -> anyhow::Result<(u64, Duration)> {
+    // Other tests run beside this one and can only make a run slower: the fastest counts.
+    let usual = |all: &[(u64, Duration)]| -> anyhow::Result<(u64, Duration)> {
         let mut bytes: Vec<u64> = all.iter().map(|one| one.0).collect();
-        let mut times: Vec<Duration> = all.iter().map(|one| one.1).collect();
         bytes.sort_unstable();
-        times.sort_unstable();
-        let middle = all.len() / 2;
         Ok((
-            *bytes.get(middle).context("no run")?,
-            *times.get(middle).context("no run")?,
+            *bytes.get(all.len() / 2).context("no run")?,
+            all.iter().map(|one| one.1).min().context("no run")?,
         ))
     };
-    let (ours, theirs) = (half(&ours)?, half(&theirs)?);
+    let (ours, theirs) = (usual(&ours)?, usual(&theirs)?);
     println!(
         "bytes kept, and time of the first query: {ours:?} by the engine, {theirs:?} by PostgreSQL's nodes"
     );

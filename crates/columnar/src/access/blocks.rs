@@ -259,24 +259,24 @@ impl Bits {
         let first = block * BLOCK as u32;
         let len = ((self.offset + self.len).div_ceil(8) - first).min(BLOCK as u32) as usize;
         let byte = at / 8;
-        let value =
-            match reading.slots[self.slot].approach(block, len <= SMALL_BLOCK_BYTES, SINGLES) {
-                Approach::Single => {
-                    let mut bytes = [0; 1];
-                    reading
-                        .source
-                        .read(self.start + u64::from(byte), &mut bytes)?;
-                    return Ok(u64::from(bytes[0] >> (at % 8) & 1));
-                }
-                Approach::Kept => reading.slots[self.slot].values.get((byte - first) as usize),
-                Approach::Load => {
-                    reading.fetch(self.start + u64::from(first), len)?;
-                    let slot = &mut reading.slots[self.slot];
-                    slot.values.fill_plain(reading.scratch, 1);
-                    slot.kept = Kept::Block(block);
-                    slot.values.get((byte - first) as usize)
-                }
-            };
+        let is_small = self.is_small_block(len);
+        let value = match reading.slots[self.slot].approach(block, is_small, SINGLES) {
+            Approach::Single => {
+                let mut bytes = [0; 1];
+                reading
+                    .source
+                    .read(self.start + u64::from(byte), &mut bytes)?;
+                return Ok(u64::from(bytes[0] >> (at % 8) & 1));
+            }
+            Approach::Kept => reading.slots[self.slot].values.get((byte - first) as usize),
+            Approach::Load => {
+                reading.fetch(self.start + u64::from(first), len)?;
+                let slot = &mut reading.slots[self.slot];
+                slot.values.fill_plain(reading.scratch, 1);
+                slot.kept = Kept::Block(block);
+                slot.values.get((byte - first) as usize)
+            }
+        };
         Ok(value.ok_or_else(|| outside("a row"))? >> (at % 8) & 1)
     }
 }
