@@ -46,17 +46,27 @@ pub fn clustered_key(table: Table<'_>) -> Option<Vec<i16>> {
     // SAFETY: a catalog lookup.
     let is_clustered = |&index: &pg_sys::Oid| unsafe { pg_sys::get_index_isclustered(index) };
     let index = oids_of(table).into_iter().find(is_clustered)?;
-    Some(with_index(index, |index| {
-        // SAFETY: the index is open; its key has `indnkeyatts` columns or more.
-        let key = unsafe {
-            let form = &*(*index.raw()).rd_index;
-            form.indkey.values.as_slice(form.indnkeyatts as usize)
-        };
-        key.iter()
-            .copied()
-            .take_while(|&number| number > 0)
-            .collect()
-    }))
+    Some(with_index(index, key_columns))
+}
+
+/// The columns of the table's primary key, as attribute numbers; `None` without one.
+pub fn primary_key(table: Table<'_>) -> Option<Vec<i16>> {
+    // SAFETY: the relation is open.
+    let index = unsafe { pg_sys::RelationGetPrimaryKeyIndex(table.raw(), true) };
+    (index != pg_sys::InvalidOid).then(|| with_index(index, key_columns))
+}
+
+/// Up to the first expression.
+fn key_columns(index: Table<'_>) -> Vec<i16> {
+    // SAFETY: the index is open; its key has `indnkeyatts` columns or more.
+    let key = unsafe {
+        let form = &*(*index.raw()).rd_index;
+        form.indkey.values.as_slice(form.indnkeyatts as usize)
+    };
+    key.iter()
+        .copied()
+        .take_while(|&number| number > 0)
+        .collect()
 }
 
 /// Whether an index is that of an exclusion constraint.

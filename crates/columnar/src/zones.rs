@@ -1,13 +1,14 @@
 //! The zone map of a column in memory: typed arrays, so that a verdict on a zone allocates
 //! nothing.
 
+use std::cmp::Ordering;
 use std::ops::Range;
 
 use crate::ZONE_ROWS;
 use crate::bounds::Bound;
 use crate::stats::Zone;
 use crate::types::ColumnType;
-use crate::value::{Numeric, OwnedNumeric, OwnedValue, Value};
+use crate::value::{Numeric, OwnedNumeric, OwnedValue, Value, compare};
 use crate::verdict::Extent;
 
 /// Lower and upper bounds of the zones that have any, by position among those.
@@ -95,6 +96,22 @@ impl ZoneMap {
                 )
             }
         }
+    }
+
+    /// See [`ColumnStatistics::zones_ascend`](crate::ColumnStatistics::zones_ascend).
+    pub(crate) fn ascend(&self) -> bool {
+        let is = |a: Option<Value<'_>>, b: Option<Value<'_>>, wanted: fn(Ordering) -> bool| {
+            a.zip(b)
+                .and_then(|(a, b)| compare(a, b))
+                .is_some_and(wanted)
+        };
+        let bounds = || (0..self.len()).map(|zone| self.bounds(zone));
+        let ranges = bounds().filter(|&(min, max)| is(min, max, Ordering::is_lt));
+        self.len() > 1
+            && 2 * ranges.count() >= self.len()
+            && bounds()
+                .zip(bounds().skip(1))
+                .all(|((_, max), (min, _))| is(max, min, Ordering::is_le))
     }
 
     /// What is known of the rows of a zone.
@@ -195,5 +212,43 @@ fn float_value(ty: ColumnType, value: f64) -> Value<'static> {
     match ty {
         ColumnType::Float32 => Value::Float32(value as f32),
         _ => Value::Float64(value),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn ascend(zones: &[Option<(i64, i64)>]) -> bool {
+        let known = |(zone, bounds): (usize, &Option<_>)| u16::from(bounds.is_some()) << zone;
+        let map = ZoneMap {
+            ty: ColumnType::Int64,
+            row_count: (zones.len() * ZONE_ROWS) as u32 - 5,
+            nulls: ZoneNulls::None,
+            known: zones.iter().enumerate().map(known).sum(),
+            bounds: ZoneBounds::Integers {
+                scale: 0,
+                bounds: zones.iter().flatten().copied().collect(),
+            },
+        };
+        map.ascend()
+    }
+
+    #[test]
+    fn zones_ascend_that_do_not_reach_into_the_next_one() {
+        assert!(ascend(&[Some((1, 5)), Some((5, 7)), Some((8, 8))]));
+        assert!(!ascend(&[Some((1, 5)), Some((4, 7)), Some((8, 8))]));
+        assert!(!ascend(&[Some((8, 9)), Some((1, 5))]));
+    }
+
+    #[test]
+    fn one_zone_and_zones_of_one_value_tell_nothing() {
+        assert!(!ascend(&[Some((1, 5))]));
+        assert!(!ascend(&[Some((3, 3)), Some((3, 3)), Some((3, 4))]));
+    }
+
+    #[test]
+    fn a_zone_without_bounds_may_reach_anywhere() {
+        assert!(!ascend(&[Some((1, 2)), None, Some((5, 6))]));
     }
 }

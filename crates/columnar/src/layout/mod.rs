@@ -431,6 +431,12 @@ impl ColumnStatistics {
         chunk_verdict(&self.chunk, &self.zones, predicate)
     }
 
+    /// Whether the rows ascend by this column by and large, as far as zones tell: no zone reaches
+    /// into the next one, and most have more than one value.
+    pub fn zones_ascend(&self) -> bool {
+        self.zones.ascend()
+    }
+
     /// Memory held.
     pub fn memory_bytes(&self) -> usize {
         size_of::<Self>() + self.zones.heap_bytes() + self.chunk.heap_bytes()

@@ -44,6 +44,7 @@ use howdah_bridge::xid::{CommandId, Xid};
 use howdah_columnar::{MAX_ROWS, RowGroupBuilder};
 
 use super::born_hidden;
+use super::key_order;
 use super::progress::must_yield;
 use super::task::{Task, open};
 use super::throttle;
@@ -466,7 +467,7 @@ fn write_successor(
             rows.finish_row();
         });
     }
-    let order = row_order::order_by(&rows, &row_order::key_of(table, &task.policy.sort_key));
+    let order = key_order::order_of(task, step, store, &rows)?;
     let positions = order.as_deref().map(row_order::positions);
     if let Some(order) = &order {
         rows = rows.reordered(order);

@@ -47,6 +47,7 @@
 mod born_hidden;
 mod first_move;
 mod gather;
+mod key_order;
 mod launcher;
 mod left_behind;
 mod merge;

@@ -18,6 +18,7 @@ use howdah_columnar::EncodedRowGroup;
 use super::born_hidden;
 use super::first_move::Prepared;
 use super::gather::{Batch, Pages, gather};
+use super::key_order;
 use super::progress::{Phase, Progress, must_yield};
 use super::task::{Task, open};
 use super::throttle;
@@ -120,8 +121,7 @@ impl<'a> Move<'a> {
         store: &'a ColdStore<'a>,
         batch: &Batch,
     ) -> Result<Move<'a>, ColdError> {
-        let key = row_order::key_of(table.table(), &task.policy.sort_key);
-        let order = row_order::order_by(&batch.rows, &key);
+        let order = key_order::order_of(task, table, store, &batch.rows)?;
         let encoded = match &order {
             None => encode(&batch.rows, &task.policy.encoding)?,
             Some(order) => encode(&batch.rows.reordered(order), &task.policy.encoding)?,

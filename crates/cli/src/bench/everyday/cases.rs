@@ -81,7 +81,7 @@ const fn of(divisor: u64, case: Case) -> Case {
     Case { divisor, ..case }
 }
 
-pub(super) const CASES: [Case; 63] = [
+pub(super) const CASES: [Case; 65] = [
     case(
         "one row by key",
         "SELECT id, k, c, pad FROM {noise} WHERE id = $1",
@@ -607,6 +607,26 @@ pub(super) const CASES: [Case; 63] = [
             "SELECT * FROM {mixed_grouped} WHERE k = $1",
             ONE,
             100,
+            BY_INDEX,
+        ),
+    ),
+    of(
+        20,
+        case(
+            "each row changed: one row by key",
+            "SELECT id, k, c, pad FROM {changed} WHERE id = $1",
+            ONE,
+            500,
+            BY_INDEX,
+        ),
+    ),
+    of(
+        20,
+        case(
+            "each row changed: 100 rows by key range",
+            "SELECT id, k, c FROM {changed} WHERE id BETWEEN $1 AND $1 + 99",
+            HUNDRED,
+            200,
             BY_INDEX,
         ),
     ),

@@ -31,8 +31,9 @@ use crate::paths::Paths;
 use crate::progress::{Counting, Progress};
 use crate::scratch::Scratch;
 
-const TABLES: [&str; 14] = [
+const TABLES: [&str; 15] = [
     "noise",
+    "changed",
     "child",
     "wide",
     "document",

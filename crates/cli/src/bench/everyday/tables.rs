@@ -4,6 +4,7 @@
 //! | table | rows | what it is |
 //! |---|---|---|
 //! | `noise` | all | a key, an indexed integer, 180 hexadecimal digits that no encoding shrinks |
+//! | `changed` | a twentieth | the columns of `noise`; each row was updated once, here and there |
 //! | `child` | none at first | references `noise` |
 //! | `wide` | a twentieth | 60 columns of numbers, dates and words |
 //! | `wide_grouped` | a twentieth | the same; howdah's numbers and dates lie side by side |
@@ -70,6 +71,8 @@ struct Table {
     options: String,
     /// Partitions by hash of `id`; none where it is 0.
     hash_partitions: u64,
+    /// Whether each row is updated once, in no order, before anything is measured.
+    is_changed: bool,
 }
 
 impl Table {
@@ -151,6 +154,18 @@ fn tables() -> Vec<Table> {
         options: options.to_owned(),
         ..Table::default()
     };
+    let noise = |name, divisor| {
+        Table {
+        name,
+        columns: "id integer PRIMARY KEY, k integer NOT NULL, c char(120) NOT NULL, pad char(60) NOT NULL".to_owned(),
+        values: "i::integer, (abs(hashint8(i)::bigint) % ROWS)::integer, \
+                 md5(i::text) || md5('c' || i) || md5('d' || i) || substr(md5('e' || i), 1, 24), \
+                 md5('p' || i) || substr(md5('q' || i), 1, 28)"
+            .to_owned(),
+        divisor,
+        ..Table::default()
+    }
+    };
     let mixed = |name, hash_partitions, options: &str| Table {
         name,
         columns: MIXED_COLUMNS.to_owned(),
@@ -159,6 +174,7 @@ fn tables() -> Vec<Table> {
         indexes: "CREATE INDEX ON {table} (k)",
         options: options.to_owned(),
         hash_partitions,
+        ..Table::default()
     };
     let name_of =
         |column: &(String, String)| column.0.split(' ').next().unwrap_or_default().to_owned();
@@ -201,15 +217,12 @@ fn tables() -> Vec<Table> {
             ..Table::default()
         },
         Table {
-            name: "noise",
-            columns: "id integer PRIMARY KEY, k integer NOT NULL, c char(120) NOT NULL, pad char(60) NOT NULL".to_owned(),
-            values: "i::integer, (abs(hashint8(i)::bigint) % ROWS)::integer, \
-                     md5(i::text) || md5('c' || i) || md5('d' || i) || substr(md5('e' || i), 1, 24), \
-                     md5('p' || i) || substr(md5('q' || i), 1, 28)"
-                .to_owned(),
-            divisor: 1,
             indexes: "CREATE INDEX ON {table} (k)",
-            ..Table::default()
+            ..noise("noise", 1)
+        },
+        Table {
+            is_changed: true,
+            ..noise("changed", 20)
         },
         of_wide("wide", String::new()),
         of_wide("wide_grouped", format!("grouped_columns => '{{id,{wide_names}}}'")),
@@ -312,6 +325,10 @@ pub(super) fn make(client: &mut Client, rows: u64, names: &[&str]) -> anyhow::Re
             for relation in table.relations(side) {
                 writes::settle(client, side, &relation)?;
             }
+            if table.is_changed {
+                change(client, &name)?;
+                writes::settle(client, side, &name)?;
+            }
             if table.hash_partitions > 0 {
                 client.batch_execute(&format!("ANALYZE {name}"))?;
             }
@@ -327,6 +344,21 @@ pub(super) fn make(client: &mut Client, rows: u64, names: &[&str]) -> anyhow::Re
     }
     client.batch_execute("CHECKPOINT")?;
     progress.finish(&format!("{} rows", units::count(rows)));
+    Ok(())
+}
+
+/// Updates each row once, a sixteenth of them at a time and each sixteenth in no order: room that
+/// updates leave in a page is used by later ones.
+fn change(client: &mut Client, name: &str) -> anyhow::Result<()> {
+    client.batch_execute("SET enable_hashjoin = off; SET enable_mergejoin = off")?;
+    for round in 0..16 {
+        client.batch_execute(&format!(
+            "UPDATE {name} t SET k = k + 1 FROM
+                 (SELECT id FROM {name} WHERE hashint4(id) & 15 = {round} ORDER BY hashint4(id + 1)) o
+             WHERE o.id = t.id"
+        ))?;
+    }
+    client.batch_execute("RESET enable_hashjoin; RESET enable_mergejoin")?;
     Ok(())
 }
 
