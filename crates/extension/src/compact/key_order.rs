@@ -20,7 +20,7 @@ use super::task::Task;
 use crate::errors::ColdError;
 use crate::row_order;
 use crate::store::column_reader::ColumnReader;
-use crate::store::directory::{self, GroupState};
+use crate::store::directory::{self, GroupEntry, GroupState};
 
 /// Groups that are asked, from all over the table: their footers are read.
 const ASKED_GROUPS: usize = 16;
@@ -29,7 +29,7 @@ const ASKED_GROUPS: usize = 16;
 /// are.
 ///
 /// # Errors
-/// A damaged directory entry or footer.
+/// A damaged directory entry.
 pub fn order_of(
     task: &Task,
     table: &MaintainedTable,
@@ -54,30 +54,37 @@ fn are_in_order(
     store: &ColdStore<'_>,
     key: &[i16],
 ) -> Result<bool, ColdError> {
-    let Some(column) = key
-        .first()
-        .and_then(|&attno| usize::try_from(attno - 1).ok())
-    else {
+    let first = key.first();
+    let Some(column) = first.and_then(|&attno| usize::try_from(attno - 1).ok()) else {
         return Ok(false);
     };
     let groups = directory::groups(store, table.snapshot())?;
+    let apart = groups.len().div_ceil(ASKED_GROUPS).max(1);
     let (mut rows, mut in_order) = (0, 0);
-    for placed in groups
-        .iter()
-        .step_by(groups.len().div_ceil(ASKED_GROUPS).max(1))
-    {
-        if placed.entry.state != GroupState::Stored {
-            continue;
-        }
-        let reader = ColumnReader::open(store, placed.entry, groups.len())?;
-        if !reader.has_column(column) {
-            continue;
-        }
-        let statistics = reader.statistics(store, column)?;
-        if statistics.zone_count() > 1 {
+    for placed in groups.iter().step_by(apart) {
+        if let Some(is_in_order) = asked(store, &placed.entry, groups.len(), column) {
             rows += u64::from(placed.entry.row_count);
-            in_order += u64::from(placed.entry.row_count) * u64::from(statistics.zones_ascend());
+            in_order += u64::from(placed.entry.row_count) * u64::from(is_in_order);
         }
     }
     Ok(rows > 0 && 2 * in_order >= rows)
+}
+
+/// Whether the rows of a group are in the order of a column; `None` if it does not tell, or cannot
+/// be read: a damaged group does not keep other rows hot.
+fn asked(
+    store: &ColdStore<'_>,
+    entry: &GroupEntry,
+    group_count: usize,
+    column: usize,
+) -> Option<bool> {
+    if entry.state != GroupState::Stored {
+        return None;
+    }
+    let reader = ColumnReader::open(store, *entry, group_count).ok()?;
+    if !reader.has_column(column) {
+        return None;
+    }
+    let statistics = reader.statistics(store, column).ok()?;
+    (statistics.zone_count() > 1).then(|| statistics.zones_ascend())
 }
