@@ -2,10 +2,12 @@
 //! the table as it was: the same rows elsewhere, the damaged ones still refused, and all of them
 //! as they were once the bytes are restored.
 
-use anyhow::ensure;
+use anyhow::{Context as _, ensure};
+use howdah_server_tests::checks::cold_row_count;
 use howdah_server_tests::cluster::Primary;
-use howdah_server_tests::damage::{IS_ERROR, names_damage, outcome};
+use howdah_server_tests::damage::{Damaged, IS_ERROR, Patch, names_damage, outcome};
 use howdah_server_tests::harmed_table::{BY_INDEX, Harm, HarmedTable};
+use howdah_server_tests::stored_groups::stored_groups;
 use postgres::Client;
 
 /// Maintenance that reads every value; settings stand before a semicolon.
@@ -149,4 +151,43 @@ fn maintenance_that_meets_damage_leaves_the_table_as_it_was() -> anyhow::Result<
         );
     }
     table.damaged.nothing_crashed()
+}
+
+/// Rows that become cold are sorted as the groups that are there already; one that cannot be read
+/// does not keep them hot. It is large, so that no merge reads it.
+#[test]
+fn hot_rows_become_cold_beside_a_group_without_a_footer() -> anyhow::Result<()> {
+    let mut damaged = Damaged::start("damage-beside")?;
+    let mut session = damaged.primary.session()?;
+    session.batch_execute(
+        "DROP TABLE t;
+         CREATE TABLE t (id int PRIMARY KEY, w text) USING howdah;
+         INSERT INTO t SELECT i, md5(i::text) FROM generate_series(1, 80000) i",
+    )?;
+    session.batch_execute("VACUUM (FREEZE, ANALYZE) t")?;
+    damaged.look_at_disk()?;
+    let group = stored_groups(&damaged)?.pop().context("no row group")?;
+    let bits: Vec<Patch> = group
+        .piece(0)?
+        .step_by(256)
+        .map(|at| (at, vec![damaged.image[at] ^ 4]))
+        .collect();
+    let restoring = damaged.exchange(&bits)?;
+    session.batch_execute(
+        "SET howdah.bulk_load = off;
+         INSERT INTO t SELECT i, 'new' FROM generate_series(80001, 85000) i ORDER BY hashint4(i)",
+    )?;
+    session.batch_execute("CALL howdah.compact('t')")?;
+    let new = format!("{BY_INDEX} SELECT count(*), sum(id), min(w) FROM t WHERE id > 80000");
+    let told = outcome(&mut damaged.primary.session()?, &new)?;
+    ensure!(told == "5000|412502500|new", "{told}");
+    let told = outcome(&mut damaged.primary.session()?, "SELECT max(w) FROM t")?;
+    ensure!(names_damage(&told), "{told:.200}");
+    damaged.exchange(&restoring)?;
+    let all = "SELECT count(*), sum(id), count(DISTINCT w) FROM t";
+    let told = outcome(&mut damaged.primary.session()?, all)?;
+    ensure!(told == "85000|3612542500|80001", "{told}");
+    let cold = cold_row_count(&mut session, "t")?;
+    ensure!(cold == 85_000, "{cold} rows are cold");
+    damaged.nothing_crashed()
 }
