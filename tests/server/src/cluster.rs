@@ -186,18 +186,18 @@ impl Standby {
     fn state(&self, primary: &Primary) -> anyhow::Result<String> {
         let sent = query(
             &mut primary.session()?,
-            "SELECT 'inserted ' || pg_current_wal_insert_lsn() || ', written '
-                 || pg_current_wal_lsn() || ', flushed ' || pg_current_wal_flush_lsn()
-                 || coalesce((SELECT string_agg(r::text, '; ') FROM pg_stat_replication r), '')",
+            "SELECT concat('inserted ', pg_current_wal_insert_lsn(), ', written ',
+                 pg_current_wal_lsn(), ', flushed ', pg_current_wal_flush_lsn(), '; ',
+                 (SELECT string_agg(r::text, '; ') FROM pg_stat_replication r))",
         )?;
         let got = query(
             &mut self.session()?,
-            "SELECT 'received ' || pg_last_wal_receive_lsn() || ', replayed '
-                 || pg_last_wal_replay_lsn()
-                 || coalesce((SELECT string_agg(r::text, '; ') FROM pg_stat_wal_receiver r), '')
-                 || (SELECT string_agg(concat_ws(' ', pid, backend_type, state, wait_event_type,
-                                                 wait_event, query), '; ')
-                     FROM pg_stat_activity)",
+            "SELECT concat('received ', pg_last_wal_receive_lsn(), ', replayed ',
+                 pg_last_wal_replay_lsn(), '; ',
+                 (SELECT string_agg(r::text, '; ') FROM pg_stat_wal_receiver r),
+                 (SELECT string_agg(concat_ws(' ', pid, backend_type, state, wait_event_type,
+                                              wait_event, query), '; ')
+                  FROM pg_stat_activity))",
         )?;
         let (primarys, standbys) = (tail(&primary.log, 15), tail(&self.log, 15));
         Ok(format!("{sent}\n{got}\n{primarys}\n{standbys}"))

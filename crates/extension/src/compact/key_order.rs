@@ -43,8 +43,10 @@ pub fn order_of(
     let Some(key) = primary_key(table.table()) else {
         return Ok(None);
     };
-    let is_kept = row_order::is_mostly_in_order(rows, &key) || are_in_order(table, store, &key)?;
-    Ok(is_kept.then(|| row_order::order_by(rows, &key)).flatten())
+    if row_order::is_mostly_in_order(rows, &key) || are_in_order(table, store, &key)? {
+        return Ok(row_order::order_by(rows, &key));
+    }
+    Ok(None)
 }
 
 /// Whether at least half of the rows of the groups that are asked are in groups in the order of the

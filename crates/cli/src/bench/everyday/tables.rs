@@ -43,6 +43,12 @@ pub(super) fn name(table: &str, side: Side) -> String {
     format!("bench.{table}_{}", side.name())
 }
 
+const NOISE_COLUMNS: &str =
+    "id integer PRIMARY KEY, k integer NOT NULL, c char(120) NOT NULL, pad char(60) NOT NULL";
+const NOISE_VALUES: &str = "i::integer, (abs(hashint8(i)::bigint) % ROWS)::integer, \
+    md5(i::text) || md5('c' || i) || md5('d' || i) || substr(md5('e' || i), 1, 24), \
+    md5('p' || i) || substr(md5('q' || i), 1, 28)";
+
 /// Columns of `mixed`. Rows of one `k` lie here and there; some texts are missing.
 const MIXED_COLUMNS: &str = "id integer PRIMARY KEY, k integer NOT NULL, u uuid, m macaddr, a inet, n numeric, f float8, \
     t text, w text, j jsonb, l integer[], r tstzrange, b bytea, c char(20), e interval";
@@ -154,17 +160,12 @@ fn tables() -> Vec<Table> {
         options: options.to_owned(),
         ..Table::default()
     };
-    let noise = |name, divisor| {
-        Table {
+    let noise = |name, divisor| Table {
         name,
-        columns: "id integer PRIMARY KEY, k integer NOT NULL, c char(120) NOT NULL, pad char(60) NOT NULL".to_owned(),
-        values: "i::integer, (abs(hashint8(i)::bigint) % ROWS)::integer, \
-                 md5(i::text) || md5('c' || i) || md5('d' || i) || substr(md5('e' || i), 1, 24), \
-                 md5('p' || i) || substr(md5('q' || i), 1, 28)"
-            .to_owned(),
+        columns: NOISE_COLUMNS.to_owned(),
+        values: NOISE_VALUES.to_owned(),
         divisor,
         ..Table::default()
-    }
     };
     let mixed = |name, hash_partitions, options: &str| Table {
         name,
