@@ -29,7 +29,7 @@ pub struct Pages<'a> {
     pub only: Option<&'a BlockSet>,
 }
 
-/// Copies of pages and their rows, in the order of the pages.
+/// Copies of pages and their rows, in the order of the pages; the mover sorts the rows.
 pub struct Batch {
     /// The tuples that each page holds are the rows to be moved.
     pub pages: Vec<HotPage>,

@@ -95,7 +95,8 @@ pub fn move_group(
         return Step::Unprepared;
     }
     progress.phase(Phase::Encoding);
-    let result = Move::of(task, &step, &store, &batch).and_then(|m| m.run(&mut batch, progress));
+    let result =
+        Move::of(task, &step, &store, &mut batch).and_then(|m| m.run(&mut batch, progress));
     or_raise(task.table, result)
 }
 
@@ -115,17 +116,19 @@ struct Left {
 }
 
 impl<'a> Move<'a> {
+    /// Sorts the batch's rows, and encodes them.
     fn of(
         task: &'a Task,
         table: &'a MaintainedTable,
         store: &'a ColdStore<'a>,
-        batch: &Batch,
+        batch: &mut Batch,
     ) -> Result<Move<'a>, ColdError> {
         let order = key_order::order_of(task, table, store, &batch.rows)?;
-        let encoded = match &order {
-            None => encode(&batch.rows, &task.policy.encoding)?,
-            Some(order) => encode(&batch.rows.reordered(order), &task.policy.encoding)?,
-        };
+        // Encoding takes most memory: no second copy of the rows is held meanwhile.
+        if let Some(order) = &order {
+            batch.rows = batch.rows.reordered(order);
+        }
+        let encoded = encode(&batch.rows, &task.policy.encoding)?;
         Ok(Move {
             table,
             store,
