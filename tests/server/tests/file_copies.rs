@@ -1,7 +1,10 @@
 //! Rows whose bytes are copied from files beside shared buffers: the same rows as heap's, while
 //! other sessions change, move, merge and vacuum them and pages are used anew, on a standby, too;
-//! and the reads are counted.
+//! and the reads are counted. Files that are read again and again are mapped, and may grow and be
+//! dropped meanwhile.
 
+use std::os::unix::fs::MetadataExt as _;
+use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 
@@ -161,6 +164,80 @@ fn rows_copied_from_files_are_heap_s_while_pages_are_used_anew() -> anyhow::Resu
     })?;
     equals_twin(&mut standby.session()?, "t", "h")?;
     equals_twin(&mut session, "t", "h")
+}
+
+/// What a session has mapped of the file at `path`: the names of the kernel's links to it.
+fn mapped(pid: i32, path: &str) -> anyhow::Result<Vec<PathBuf>> {
+    let maps = std::fs::read_to_string(format!("/proc/{pid}/maps"))?;
+    let lines = maps.lines().filter(|line| line.contains(path));
+    let range = |line: &str| line.split_whitespace().next().map(str::to_owned);
+    let link = |range: String| PathBuf::from(format!("/proc/{pid}/map_files/{range}"));
+    Ok(lines.filter_map(range).map(link).collect())
+}
+
+/// The file of the table's cold side.
+fn cold_file(session: &mut Client) -> anyhow::Result<String> {
+    let sql = "SELECT pg_relation_filepath(reltoastrelid) FROM pg_class WHERE oid = 't'::regclass";
+    Ok(session.query_one(sql, &[])?.get(0))
+}
+
+#[test]
+fn files_that_sessions_have_mapped_grow_and_are_rewritten_and_dropped() -> anyhow::Result<()> {
+    let primary = Primary::start("file-copies-mapped", &SETTINGS)?;
+    let mut session = begin(&primary)?;
+    let mut reader = primary.session()?;
+    read_by_index(&mut reader)?;
+    let pid: i32 = reader.query_one("SELECT pg_backend_pid()", &[])?.get(0);
+    let mut dice = Dice::new(number("HOWDAH_COPIES_SEED", 1));
+    let mut read_all = |session: &mut Client, reader: &mut Client| -> anyhow::Result<()> {
+        for _ in 0..60 {
+            let seed = dice.below(1 << 30);
+            let ask = |table| question(&mut Dice::new(seed as u64), table);
+            ensure!(query(reader, &ask("t"))? == query(session, &ask("h"))?);
+        }
+        Ok(())
+    };
+    let first = cold_file(&mut session)?;
+    ensure!(mapped(pid, &first)?.is_empty());
+    read_all(&mut session, &mut reader)?;
+    ensure!(mapped(pid, &first)?.len() == 1, "the file is not mapped");
+
+    // The file grows, and parts of it are used anew.
+    for round in 0..3 {
+        change(&mut session, round)?;
+        read_all(&mut session, &mut reader)?;
+    }
+
+    // Another file, and none of the old one's blocks are kept.
+    let links = mapped(pid, &first)?;
+    session.batch_execute("VACUUM FULL t")?;
+    session.batch_execute("CHECKPOINT")?;
+    ensure!(cold_file(&mut session)? != first);
+    read_all(&mut session, &mut reader)?;
+    for link in links {
+        let blocks = std::fs::metadata(&link).with_context(|| format!("{}", link.display()))?;
+        ensure!(blocks.blocks() == 0, "{} blocks are kept", blocks.blocks());
+    }
+    let second = cold_file(&mut session)?;
+    ensure!(
+        !mapped(pid, &second)?.is_empty(),
+        "the new file is not mapped"
+    );
+    equals_twin(&mut reader, "t", "h")?;
+    session.batch_execute("DROP TABLE t")?;
+    session.batch_execute("CHECKPOINT")?;
+    for link in mapped(pid, &second)? {
+        let blocks = std::fs::metadata(&link).with_context(|| format!("{}", link.display()))?;
+        ensure!(blocks.blocks() == 0, "{} blocks are kept", blocks.blocks());
+    }
+    let count = "SELECT count(*) FROM h";
+    ensure!(query(&mut reader, count)? == query(&mut session, count)?);
+    let log = std::fs::read_to_string(&primary.log)?;
+    ensure!(
+        !log.contains("terminated by signal"),
+        "a backend crashed; see the log"
+    );
+    Ok(())
 }
 
 /// Changes a part of the rows of both tables, makes all of them cold, and gives room back.

@@ -3,14 +3,16 @@
 //! A row of ten columns lies on ten pages. Where a table is much larger than shared buffers, each
 //! of them takes a buffer from another page, is copied and verified whole, and is evicted before it
 //! is read again: 4 to 5 µs for the hundred bytes that are needed. Reading just these from the file
-//! takes 2, and leaves shared buffers to pages that are read more often.
+//! takes 2, and leaves shared buffers to pages that are read more often. Where a session reads a
+//! part of a file again and again it is mapped ([`super::file_map`]), and a copy takes half of one.
 //!
 //! ```text
 //!   page in a shared buffer? ─ yes ────────────────────────────▶ read there
 //!     └─ no: a free buffer, or worth one? ─ yes ───────────────▶ read into a shared buffer
-//!          └─ no: in the operating system's memory? ─ no ──────▶ read into a shared buffer
-//!               └─ yes: copied; do key and checks match? ─ no ─▶ read into a shared buffer
-//!                    └─ yes: done
+//!          └─ no: mapped? ─ no: in the system's memory? ─ no ──▶ read into a shared buffer
+//!               └─ yes ──────────────┴─ yes: copied
+//!                    do key and checks match? ─ no ────────────▶ read into a shared buffer
+//!                      └─ yes: done
 //! ```
 //!
 //! *Why the file may be read beside shared buffers.* A piece of a long value is written once and
@@ -31,9 +33,9 @@ use std::ops::Range;
 use pgrx::guc::GucSetting;
 use pgrx::{PostgresGucEnum, pg_sys};
 
-use super::page::{BYTES_START, payload_of_whole};
+use super::page::{BYTES_START, KEYS_START, PAGE_BYTES, payload_of_whole};
 use super::piece::{CHECKED_BYTES, PIECE_BYTES, Piece, PieceKey, Verified};
-use super::{file_reads, recent};
+use super::{file_reads, mapped, recent};
 use crate::ffi;
 
 /// Which pages are read from files.
@@ -51,8 +53,6 @@ pub enum FileCopies {
 
 /// The setting `howdah.file_copies`.
 pub static FILE_COPIES: GucSetting<FileCopies> = GucSetting::<FileCopies>::new(FileCopies::Auto);
-
-const PAGE_BYTES: usize = pg_sys::BLCKSZ as usize;
 
 /// A page that is read here so often gets a shared buffer, if no more other pages are read here
 /// between two times than an eighth of all buffers.
@@ -75,7 +75,7 @@ fn lately() -> u32 {
     unsafe { pg_sys::NBuffers as u32 / LATELY }
 }
 
-/// Whether a page that is in no shared buffer is worth one.
+/// Whether a page that is in no shared buffer, nor mapped, is worth one.
 ///
 /// # Safety
 /// `rel` is open.
@@ -117,20 +117,23 @@ pub(super) unsafe fn copy(
             recent::note(rel, block, buffer);
             return false;
         }
-        if !is_forced && is_worth_a_buffer(rel, block) {
+        let is_mapped = mapped::has(rel, block);
+        if !is_forced && !is_mapped && is_worth_a_buffer(rel, block) {
             return false;
         }
-        let end = BYTES_START + range.end.next_multiple_of(CHECKED_BYTES).min(PIECE_BYTES);
+        let kilobytes = verified_with(&range);
         PAGE.with_borrow_mut(|page| {
-            if !read(rel, block, &mut page[..end]) {
-                return false;
+            if !(is_mapped && mapped::copy(rel, block, &kilobytes, page)) {
+                if !read(rel, block, &mut page[..kilobytes[1].end]) {
+                    return false;
+                }
+                mapped::count(rel, block);
             }
-            file_reads::was_in_memory();
-            count_read(rel, end);
+            count_read(rel, kilobytes.iter().map(ExactSizeIterator::len).sum());
             let Some(payload) = payload_of_whole(page, key) else {
                 return false;
             };
-            // Beyond `end` are bytes of an earlier read, which are not looked at.
+            // All else in `page` are bytes of earlier reads, which are not looked at.
             let piece = Piece::of(key, payload);
             let bytes = piece.and_then(|piece| piece.verified(range, &mut Verified::default()));
             bytes.is_ok_and(|bytes| {
@@ -140,6 +143,24 @@ pub(super) unsafe fn copy(
             })
         })
     }
+}
+
+/// Prefetches into the processor's cache what [`copy`] would wait for, if the page lies in a file
+/// that is mapped.
+///
+/// # Safety
+/// `rel` is open.
+pub(super) unsafe fn touch(rel: pg_sys::Relation, block: pg_sys::BlockNumber, range: Range<usize>) {
+    // SAFETY: as for this function.
+    unsafe { mapped::touch(rel, block, &verified_with(&range)) };
+}
+
+/// The places on its page of a piece's keys and checks, and of the kilobytes that are verified when
+/// a range of it is read.
+fn verified_with(range: &Range<usize>) -> [Range<usize>; 2] {
+    let first = BYTES_START + range.start / CHECKED_BYTES * CHECKED_BYTES;
+    let end = BYTES_START + range.end.next_multiple_of(CHECKED_BYTES).min(PIECE_BYTES);
+    [KEYS_START..BYTES_START, first..end]
 }
 
 /// The shared buffer that holds the page.
@@ -201,7 +222,11 @@ unsafe fn read(rel: pg_sys::Relation, block: pg_sys::BlockNumber, into: &mut [u8
             IS_POSSIBLE.set(false);
         }
     }
-    usize::try_from(read).is_ok_and(|read| read == into.len())
+    let is_read = usize::try_from(read).is_ok_and(|read| read == into.len());
+    if is_read {
+        file_reads::was_in_memory();
+    }
+    is_read
 }
 
 /// Elsewhere there is no way to ask for it.

@@ -77,7 +77,12 @@ pub(super) fn requested() {
 
 /// Notes that a page was read from the operating system's memory.
 pub(super) fn was_in_memory() {
-    SLOWNESS.set(SLOWNESS.get().after(Duration::ZERO));
+    took(Duration::ZERO);
+}
+
+/// Notes how long it took to read a page that is in no shared buffer.
+pub(super) fn took(duration: Duration) {
+    SLOWNESS.set(SLOWNESS.get().after(duration));
 }
 
 /// Reads a page, and notes how long that took if it was not in shared buffers.
@@ -85,7 +90,7 @@ pub(super) fn timed<R>(read: impl FnOnce() -> R) -> R {
     let (before, started) = (blocks_read(), Instant::now());
     let result = read();
     if blocks_read() != before {
-        SLOWNESS.set(SLOWNESS.get().after(started.elapsed()));
+        took(started.elapsed());
     }
     result
 }

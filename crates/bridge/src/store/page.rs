@@ -15,20 +15,20 @@ use super::PAYLOAD_OFFSET;
 use super::piece::{HEAD_BYTES, PIECE_BYTES};
 use super::{file_reads, recent, verified_notes};
 
+pub(super) const PAGE_BYTES: usize = pg_sys::BLCKSZ as usize;
 /// The header of a tuple without NULLs.
 const HEADER_BYTES: usize = 24;
 /// What lies before the bytes of a piece: header, keys, header of the payload, checks.
 const TUPLE_BYTES: usize = HEADER_BYTES + PAYLOAD_OFFSET + HEAD_BYTES;
 /// Where the tuple of a piece that fills its page begins, where its keys do, and its bytes.
-const PIECE_START: usize =
-    pg_sys::BLCKSZ as usize - (TUPLE_BYTES + PIECE_BYTES).next_multiple_of(8);
+const PIECE_START: usize = PAGE_BYTES - (TUPLE_BYTES + PIECE_BYTES).next_multiple_of(8);
 pub(super) const KEYS_START: usize = PIECE_START + HEADER_BYTES;
 pub(super) const BYTES_START: usize = PIECE_START + TUPLE_BYTES;
 /// The payload of such a piece, and the header of a payload of that length.
 const PAYLOAD_BYTES: usize = HEAD_BYTES + PIECE_BYTES;
 const PAYLOAD_HEADER: u32 = ((PAYLOAD_BYTES + 4) << 2) as u32;
 const _: () = assert!(KEYS_START.is_multiple_of(4));
-const _: () = assert!(KEYS_START + PAYLOAD_OFFSET + PAYLOAD_BYTES <= pg_sys::BLCKSZ as usize);
+const _: () = assert!(KEYS_START + PAYLOAD_OFFSET + PAYLOAD_BYTES <= PAGE_BYTES);
 
 fn pin(table: Table<'_>, block: pg_sys::BlockNumber) -> (pg_sys::Buffer, pg_sys::Page) {
     // SAFETY: the relation is open; a block past the end or a damaged page raises an ERROR before
@@ -387,10 +387,7 @@ pub(super) unsafe fn fields<'a>(tuple: &pg_sys::HeapTupleData) -> Option<(u32, i
 }
 
 /// The payload of a piece with this key that fills its page, in a copy of the page.
-pub(super) fn payload_of_whole(
-    page: &[u8; pg_sys::BLCKSZ as usize],
-    (id, seq): (u32, i32),
-) -> Option<&[u8]> {
+pub(super) fn payload_of_whole(page: &[u8; PAGE_BYTES], (id, seq): (u32, i32)) -> Option<&[u8]> {
     let (keys, payload) = page[KEYS_START..].split_at(PAYLOAD_OFFSET);
     let words = [
         id.to_ne_bytes(),

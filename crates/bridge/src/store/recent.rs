@@ -27,6 +27,9 @@ use super::piece::PIECE_BYTES;
 
 /// The most places, of four bytes each. Those that are not in use cost no memory.
 const MOST_PLACES: usize = 1 << 18;
+/// Places for each shared buffer: files may be larger than shared buffers, and pages that share a
+/// place are forgotten by turns.
+const SPARSENESS: usize = 8;
 /// A page whose usage count is lower is about to be evicted.
 const SAFE_USAGE: u32 = 2;
 
@@ -158,6 +161,11 @@ impl Hint {
         }
     }
 
+    /// Whether the page was not met there, but is expected there beside its neighbour.
+    pub(super) fn is_guess(self) -> bool {
+        self.is_guess
+    }
+
     /// Notes whether the page was there.
     ///
     /// # Safety
@@ -280,7 +288,7 @@ unsafe fn set(rel: pg_sys::Relation, block: pg_sys::BlockNumber, what: i32) {
         // SAFETY: as for this function; the size of the pool is set when the server starts.
         unsafe {
             if places.is_empty() {
-                let count = (pg_sys::NBuffers.max(1) as usize).next_power_of_two();
+                let count = (pg_sys::NBuffers.max(1) as usize * SPARSENESS).next_power_of_two();
                 *places = vec![0; count.min(MOST_PLACES)];
             }
             let at = place(rel, block, places.len());
@@ -344,6 +352,15 @@ pub(super) fn touch(buffer: pg_sys::Buffer, bytes: Range<usize>) {
     while at < last && at < first + MOST_LINES * LINE_BYTES {
         fetch_line(bytes_start.wrapping_add(at));
         at += LINE_BYTES;
+    }
+}
+
+/// Prefetches into the processor's cache the first lines of ranges of a page, wherever it lies.
+pub(super) fn fetch_lines(page: *const u8, ranges: &[Range<usize>]) {
+    for range in ranges {
+        for at in range.clone().step_by(LINE_BYTES).take(MOST_LINES) {
+            fetch_line(page.wrapping_add(at));
+        }
     }
 }
 

@@ -363,11 +363,18 @@ impl ValueReader<'_> {
         let mut touch = |known: recent::Known<'_>| {
             for range in ranges {
                 let (seq, skip) = place_of(range.start);
-                if let Some(block) = map.guess(seq)
-                    && let Some(hint) = known.buffer_of(block)
-                {
-                    recent::touch(hint.buffer, skip..skip + (range.end - range.start) as usize);
+                let bytes = skip..skip + (range.end - range.start) as usize;
+                let Some(block) = map.guess(seq) else {
+                    continue;
+                };
+                let hint = known.buffer_of(block);
+                if let Some(hint) = hint {
+                    recent::touch(hint.buffer, bytes.clone());
                     map.note_requested(seq, block, hint);
+                }
+                if hint.is_none_or(recent::Hint::is_guess) {
+                    // SAFETY: `toast` is open.
+                    unsafe { file_copy::touch(self.store.toast, block, bytes) };
                 }
             }
         };
