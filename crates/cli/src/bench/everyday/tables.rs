@@ -348,6 +348,16 @@ pub(super) fn make(client: &mut Client, rows: u64, names: &[&str]) -> anyhow::Re
     Ok(())
 }
 
+/// Drops these tables of both sides.
+pub(super) fn drop(client: &mut Client, names: &[&str]) -> anyhow::Result<()> {
+    let both = names
+        .iter()
+        .flat_map(|table| Side::BOTH.map(|side| name(table, side)));
+    let all = both.collect::<Vec<_>>().join(", ");
+    client.batch_execute(&format!("DROP TABLE {all}"))?;
+    Ok(())
+}
+
 /// Updates each row once, a sixteenth of them at a time and each sixteenth in no order: room that
 /// updates leave in a page is used by later ones.
 fn change(client: &mut Client, name: &str) -> anyhow::Result<()> {
