@@ -12,10 +12,10 @@ use anyhow::{Context as _, ensure};
 use howdah_cli::cluster::Cluster;
 use howdah_server_tests::checks::equals_twin;
 use howdah_server_tests::cluster::{DATABASE, Primary, query};
+use howdah_server_tests::damage::told;
 use howdah_server_tests::differential::Dice;
 use howdah_server_tests::settings::number;
 use postgres::Client;
-use postgres::error::SqlState;
 
 /// So few buffers that most pages are in none.
 const SETTINGS: [(&str, &str); 6] = [
@@ -249,33 +249,32 @@ fn a_mapped_file_that_loses_its_end_is_an_error_of_the_statement() -> anyhow::Re
     let mut reader = primary.session()?;
     read_by_index(&mut reader)?;
     let pid: i32 = reader.query_one("SELECT pg_backend_pid()", &[])?.get(0);
-    reader.batch_execute("SET enable_hashjoin = off; SET enable_mergejoin = off")?;
-    let read = |reader: &mut Client| -> Result<String, postgres::Error> {
-        let sql = "SELECT md5(string_agg(t::text, '|' ORDER BY id))
-                   FROM generate_series(7, 29000, 150) g JOIN t ON t.id = g";
-        Ok(reader.query_one(sql, &[])?.get(0))
-    };
+    // Planned once: the planner would see how large the file is.
+    reader.batch_execute(
+        "SET enable_hashjoin = off; SET enable_mergejoin = off;
+         PREPARE rows AS SELECT md5(string_agg(t::text, '|' ORDER BY id))
+         FROM generate_series(7, 29000, 150) g JOIN t ON t.id = g",
+    )?;
+    let read = |reader: &mut Client| told(reader, "EXECUTE rows");
+    let evict =
+        "SELECT pg_buffercache_evict_relation(reltoastrelid) FROM pg_class WHERE relname = 't'";
     let whole = read(&mut reader)?;
-    read(&mut reader)?;
+    // Each part of the file is copied from often enough.
+    for _ in 0..10 {
+        query(&mut session, evict)?;
+        read(&mut reader)?;
+    }
     let name = cold_file(&mut session)?;
     ensure!(!mapped(pid, &name)?.is_empty(), "the file is not mapped");
 
     let path = primary.data.join(&name);
     let bytes = std::fs::read(&path)?;
-    let evict =
-        "SELECT pg_buffercache_evict_relation(reltoastrelid) FROM pg_class WHERE relname = 't'";
     session.batch_execute("CHECKPOINT")?;
     query(&mut session, evict)?;
     std::fs::write(&path, &bytes[..bytes.len() / 2 / 8192 * 8192])?;
-    let error = read(&mut reader)
-        .err()
-        .context("half of the file is gone")?;
-    ensure!(error.code() == Some(&SqlState::DATA_CORRUPTED), "{error:?}");
-    ensure!(
-        mapped(pid, &name)?.is_empty(),
-        "what could not be read is still mapped"
-    );
-
+    for _ in 0..10 {
+        ensure!(read(&mut reader)? == "XX001");
+    }
     std::fs::write(&path, &bytes)?;
     query(&mut session, evict)?;
     ensure!(read(&mut reader)? == whole);

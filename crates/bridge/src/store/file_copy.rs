@@ -57,6 +57,9 @@ pub static FILE_COPIES: GucSetting<FileCopies> = GucSetting::<FileCopies>::new(F
 /// A page that is read here so often gets a shared buffer, if no more other pages are read here
 /// between two times than an eighth of all buffers.
 const ENOUGH: u32 = 4;
+/// The same of a page that is mapped: a copy costs twice as much as a read of its buffer, not ten
+/// times. The most that is counted.
+const ENOUGH_MAPPED: u32 = recent::MOST_TIMES_COPIED;
 const LATELY: u32 = 8;
 /// One page in so many gets one in any case: many sessions that live for a few rows each would
 /// never read a page often enough.
@@ -75,18 +78,25 @@ fn lately() -> u32 {
     unsafe { pg_sys::NBuffers as u32 / LATELY }
 }
 
-/// Whether a page that is in no shared buffer, nor mapped, is worth one.
+/// Whether a page that is in no shared buffer is worth one.
 ///
 /// # Safety
 /// `rel` is open.
-unsafe fn is_worth_a_buffer(rel: pg_sys::Relation, block: pg_sys::BlockNumber) -> bool {
+unsafe fn is_worth_a_buffer(
+    rel: pg_sys::Relation,
+    block: pg_sys::BlockNumber,
+    is_mapped: bool,
+) -> bool {
     let missed = MISSED.get().wrapping_add(1);
     MISSED.set(missed);
     // SAFETY: as for this function; and a plain read of this process's number.
     unsafe {
+        let times = recent::times_copied(rel, block, lately());
+        if is_mapped {
+            return times >= ENOUGH_MAPPED;
+        }
         let first = pg_sys::MyProcPid as u32;
-        missed.wrapping_add(first).is_multiple_of(SOONER_OR_LATER)
-            || recent::times_copied(rel, block, lately()) >= ENOUGH
+        times >= ENOUGH || missed.wrapping_add(first).is_multiple_of(SOONER_OR_LATER)
     }
 }
 
@@ -118,7 +128,7 @@ pub(super) unsafe fn copy(
             return false;
         }
         let is_mapped = mapped::has(rel, block);
-        if !is_forced && !is_mapped && is_worth_a_buffer(rel, block) {
+        if !is_forced && is_worth_a_buffer(rel, block, is_mapped) {
             return false;
         }
         let kilobytes = verified_with(&range);

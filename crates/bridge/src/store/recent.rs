@@ -17,6 +17,7 @@
 //! `ReadRecentBuffer` does not raise the page's usage count. So a page whose usage count has become
 //! low is read by its block number instead, which raises it.
 
+use std::alloc::Layout;
 use std::cell::{Cell, RefCell};
 use std::ops::Range;
 
@@ -197,6 +198,9 @@ thread_local! {
     static COPIES: Cell<u32> = const { Cell::new(0) };
 }
 
+/// Of a page that was copied more often in a row, no more is counted.
+pub(super) const MOST_TIMES_COPIED: u32 = Copied::MOST_TIMES;
+
 /// How often a page was copied from its file in a row, and when last: below zero in the table.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Copied {
@@ -279,6 +283,23 @@ pub(super) unsafe fn note(
     unsafe { set(rel, block, buffer.max(0)) }
 }
 
+/// So many places where nothing is remembered; none if memory is refused, which is no reason to end
+/// a statement, less still the server: pages are found without them.
+fn empty_places(count: usize) -> Vec<pg_sys::Buffer> {
+    let Ok(layout) = Layout::array::<pg_sys::Buffer>(count) else {
+        return Vec::new();
+    };
+    // SAFETY: the memory is of the allocator and the layout that the vector frees it with, and
+    // zeros are places of which nothing is known. Pages of it that are never used take none.
+    unsafe {
+        let start = std::alloc::alloc_zeroed(layout);
+        match start.is_null() {
+            true => Vec::new(),
+            false => Vec::from_raw_parts(start.cast(), count, count),
+        }
+    }
+}
+
 /// What is remembered of a page: its buffer, or below zero when it was copied.
 ///
 /// # Safety
@@ -289,7 +310,10 @@ unsafe fn set(rel: pg_sys::Relation, block: pg_sys::BlockNumber, what: i32) {
         unsafe {
             if places.is_empty() {
                 let count = (pg_sys::NBuffers.max(1) as usize * SPARSENESS).next_power_of_two();
-                *places = vec![0; count.min(MOST_PLACES)];
+                *places = empty_places(count.min(MOST_PLACES));
+            }
+            if places.is_empty() {
+                return;
             }
             let at = place(rel, block, places.len());
             if let Some(place) = places.get_mut(at) {
