@@ -231,6 +231,10 @@ impl FileMaps {
             if self.files.len() >= MOST_FILES {
                 self.forget();
             }
+            // Nothing is set aside for rows by index, and they do without.
+            if self.files.try_reserve(1).is_err() {
+                return;
+            }
             self.files.push((segment, File::NEW));
         }
         let Some((_, file)) = self.find(segment).and_then(|at| self.files.get_mut(at)) else {
