@@ -1,6 +1,9 @@
 //! Invariants of a howdah table at any time: it equals its heap twin, its indexes are sound, and no
 //! two of its rows have the same TID.
 
+use std::fs;
+use std::path::Path;
+
 use anyhow::{Context as _, ensure};
 use postgres::Client;
 
@@ -97,4 +100,15 @@ pub fn cold_row_count(client: &mut Client, table: &str) -> anyhow::Result<u64> {
 pub fn can_compact(client: &mut Client) -> anyhow::Result<bool> {
     let sql = "SELECT to_regprocedure('howdah.compact(regclass)') IS NOT NULL";
     Ok(query(client, sql)? == "t")
+}
+
+/// # Errors
+/// When the server's log tells that one of its processes crashed.
+pub fn nothing_crashed(log: &Path) -> anyhow::Result<()> {
+    let log = fs::read_to_string(log)?;
+    ensure!(
+        !log.contains("terminated by signal") && !log.contains("PANIC"),
+        "a backend crashed; see the log"
+    );
+    Ok(())
 }

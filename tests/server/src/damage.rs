@@ -17,7 +17,7 @@ use anyhow::{Context as _, ensure};
 use howdah_cli::cluster::{StopMode, run};
 use postgres::Client;
 
-use crate::checks::cold_row_count;
+use crate::checks::{cold_row_count, nothing_crashed};
 use crate::cluster::{Primary, query};
 
 /// Bytes of a page.
@@ -403,12 +403,7 @@ impl Damaged {
     /// # Errors
     /// When a backend crashed.
     pub fn nothing_crashed(&self) -> anyhow::Result<()> {
-        let log = fs::read_to_string(&self.primary.log)?;
-        ensure!(
-            !log.contains("terminated by signal") && !log.contains("PANIC"),
-            "a backend crashed; see the log"
-        );
-        Ok(())
+        nothing_crashed(&self.primary.log)
     }
 }
 

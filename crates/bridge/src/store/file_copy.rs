@@ -67,7 +67,7 @@ const SOONER_OR_LATER: u32 = 32;
 
 thread_local! {
     static PAGE: RefCell<[u8; PAGE_BYTES]> = const { RefCell::new([0; PAGE_BYTES]) };
-    static IS_POSSIBLE: Cell<bool> = const { Cell::new(cfg!(target_os = "linux")) };
+    static IS_POSSIBLE: Cell<bool> = const { Cell::new(true) };
     /// Pages that were in no buffer so far.
     static MISSED: Cell<u32> = const { Cell::new(0) };
 }
@@ -204,7 +204,6 @@ unsafe fn buffer_with(rel: pg_sys::Relation, block: pg_sys::BlockNumber) -> Opti
 ///
 /// # Safety
 /// `rel` is open and locked, and has this block.
-#[cfg(target_os = "linux")]
 unsafe fn read(rel: pg_sys::Relation, block: pg_sys::BlockNumber, into: &mut [u8]) -> bool {
     // SAFETY: the descriptor is open until PostgreSQL opens another file, which it does not do
     // before it is used. The bytes are ours.
@@ -237,15 +236,6 @@ unsafe fn read(rel: pg_sys::Relation, block: pg_sys::BlockNumber, into: &mut [u8
         file_reads::was_in_memory();
     }
     is_read
-}
-
-/// Elsewhere there is no way to ask for it.
-///
-/// # Safety
-/// None is needed.
-#[cfg(not(target_os = "linux"))]
-unsafe fn read(_: pg_sys::Relation, _: pg_sys::BlockNumber, _: &mut [u8]) -> bool {
-    false
 }
 
 /// Counts the page as read, as bufmgr.c does.

@@ -27,15 +27,12 @@
 
 mod copy;
 pub mod file_copy;
-#[cfg(target_os = "linux")]
 mod file_map;
 pub mod file_reads;
-#[cfg(target_os = "linux")]
 mod guarded_copy;
 mod hash;
 mod lent;
 mod lookup;
-#[cfg_attr(not(target_os = "linux"), path = "not_mapped.rs")]
 mod mapped;
 mod page;
 mod piece;
