@@ -26,12 +26,14 @@ run_cargo() {
 }
 
 # Replaces a file in one step, and only when it differs: a running server keeps the old one
-# mapped, and `howdah up` sees by its age that it must restart.
+# mapped, and `howdah up` sees by its age that it must restart. Two commands at once, each with a
+# copy of its own, leave one of them whole.
 place_file() {
     local source=$1 target=$2
+    local copy=$target.new.$$
     cmp -s -- "$source" "$target" && return 0
-    install -m 644 -- "$source" "$target.new"
-    mv -f -- "$target.new" "$target"
+    install -m 644 -- "$source" "$copy"
+    mv -f -- "$copy" "$target"
 }
 
 install_extension_files() {

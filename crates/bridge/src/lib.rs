@@ -27,6 +27,7 @@
 //!             ──> counters           cumulative statistics per table
 //!             ──> table_counts       PostgreSQL's own statistics of a table, changed immediately
 //!             ──> wait_context       the context line of an error that ends a wait for a row
+//!             ──> damage             the error about stored bytes that are not what was written
 //!             ──> wal                flushing the write-ahead log
 //!             ──> io_cost            I/O counted and limited, as in VACUUM
 //!             ──> shared_memory      areas that all processes share
@@ -94,6 +95,7 @@ pub mod collation;
 pub mod column_statistics;
 pub mod counters;
 mod custom_node;
+pub mod damage;
 pub mod datum;
 mod default_method;
 pub mod executor;

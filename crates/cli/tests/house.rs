@@ -12,6 +12,7 @@
 //!                        those listed in house/trusting.txt; public fields are no pointers
 //!   comments             have at most 100 columns; transactions are things there, in names of
 //!                        functions, and in documents
+//!   ARCHITECTURE.md      names files that exist, as the decisions do
 //!   SAFETY comment       names what makes the code sound, not another comment
 //! ```
 //!
@@ -19,6 +20,8 @@
 
 #[path = "house/circles.rs"]
 mod circles;
+#[path = "house/map.rs"]
+mod map;
 #[path = "house/pointers.rs"]
 mod pointers;
 #[path = "house/prose.rs"]
@@ -29,6 +32,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use circles::{circles, module_of};
+use map::missing_files;
 use pointers::{open_pointers, trusting_functions};
 use prose::{comment_mark, long_comments, persons};
 
@@ -446,6 +450,22 @@ fn safety_comments_say_what_makes_the_code_sound() {
             );
         }
     }
+}
+
+#[test]
+fn documents_name_files_that_exist() {
+    let code: Vec<Source> = ["crates", "tests", "fuzz"]
+        .into_iter()
+        .flat_map(sources)
+        .collect();
+    let code: Vec<&Path> = code.iter().map(|source| source.path.as_path()).collect();
+    let map = fs::read_to_string(root().join("ARCHITECTURE.md")).expect("the map");
+    let mut missing = missing_files(&map, &code);
+    let decisions = files("docs/decisions", |name| name.ends_with(".md"));
+    for decision in &decisions {
+        missing.extend(missing_files(&decision.text, &code));
+    }
+    assert!(missing.is_empty(), "no such files: {missing:?}");
 }
 
 #[test]

@@ -198,9 +198,9 @@ fn damage_rows(groups: &[EncodedRowGroup], random: &mut Random) {
         for row in (0..1_500).step_by(7).chain([1, 1_499, 1_498, 1_497]) {
             access.ranges(row, &mut ranges);
             access.likely_ranges(row, &mut ranges);
-            for round in 0..access.rounds() {
-                access.needs(row, round, bytes, &mut state, &mut ranges);
-            }
+            let mut rounds = 0..;
+            let mut more = |round| access.needs(row, round, bytes, &mut state, &mut ranges);
+            while rounds.next().is_some_and(&mut more) {}
             ranges.clear();
             let outcome = access.value(row, bytes, &mut state).is_err();
             outcomes[usize::from(outcome)] += 1;

@@ -3,11 +3,14 @@
 
 mod generate;
 
+use std::ops::Range;
+
 use arrow_buffer::BooleanBuffer;
-use generate::{ALL_SHAPES, NULLS, Nulls, Random, TYPES, column, open, row_group, same};
+use generate::predicates::predicates;
+use generate::{ALL_SHAPES, NULLS, Random, TYPES, column, open, row_group, same};
 use howdah_columnar::{
-    ColumnType, ColumnarError, CompareOp, Condition, Effort, EncodedView, Footer, OwnedValue,
-    PackedView, Predicate, TextPattern, Value,
+    ColumnType, ColumnarError, Condition, Effort, EncodedView, Footer, OwnedValue, PackedView,
+    Predicate, TextPattern, Value,
 };
 
 fn integer(ty: ColumnType, value: i64) -> Value<'static> {
@@ -115,79 +118,143 @@ fn views_of_every_type_shape_and_null_pattern_agree_with_the_rows_written() {
     assert_eq!(met.into_iter().collect::<Vec<_>>(), all);
 }
 
-/// Leaves about texts or values that the column has.
-fn leaf(ty: ColumnType, rows: &[Option<OwnedValue>], random: &mut Random) -> Condition {
-    let present: Vec<&OwnedValue> = rows.iter().flatten().collect();
-    if present.is_empty() || random.below(5) == 0 {
-        return Condition::Is(Predicate::IsNull);
+/// What a condition says of each row; `None`: rows that it has no answer for.
+type Answers = Vec<Option<bool>>;
+
+/// Patterns of all forms that some text of the column has.
+fn patterns(rows: &[Option<OwnedValue>], random: &mut Random) -> Vec<TextPattern> {
+    let texts = rows.iter().flatten().filter_map(|value| match value {
+        OwnedValue::Text(text) => Some(text.as_bytes()),
+        _ => None,
+    });
+    let texts: Vec<&[u8]> = texts.collect();
+    if texts.is_empty() {
+        return Vec::new();
     }
-    let value = present[random.below(present.len() as u64) as usize].clone();
-    if let (ColumnType::Text, OwnedValue::Text(text)) = (ty, &value)
-        && random.below(3) > 0
-    {
-        let bytes = text.as_bytes();
-        let start = random.below(bytes.len() as u64 + 1) as usize;
-        let end = bytes.len().min(start + 3);
-        let part = |range: std::ops::Range<usize>| bytes[range].to_vec();
-        let mut pattern = TextPattern::default();
-        match random.below(4) {
-            0 => pattern.prefix = part(0..end),
-            1 => pattern.suffix = part(start..bytes.len()),
-            2 => pattern.infixes = vec![part(0..start.min(2)), part(start..end)],
-            _ => pattern.infixes = vec![part(start..end)],
-        }
-        return Condition::Is(Predicate::Like(pattern));
-    }
-    let op = [CompareOp::Eq, CompareOp::Lt, CompareOp::Ge][random.below(3) as usize];
-    Condition::Is(Predicate::Compare { op, value })
+    let text = texts[random.below(texts.len() as u64) as usize];
+    let start = random.below(text.len() as u64 + 1) as usize;
+    let end = text.len().min(start + 3);
+    let part = |range: Range<usize>| text[range].to_vec();
+    let mut patterns: [TextPattern; 4] = Default::default();
+    patterns[0].prefix = part(0..end);
+    patterns[1].suffix = part(start..text.len());
+    patterns[2].infixes = vec![part(0..start.min(2)), part(start..end)];
+    patterns[3].infixes = vec![part(start..end)];
+    patterns.into()
 }
 
-fn check_conditions(ty: ColumnType, rows: &[Option<OwnedValue>], random: &mut Random) {
+/// Predicates of every kind, and what they say of each row by itself.
+fn leaves(
+    ty: ColumnType,
+    rows: &[Option<OwnedValue>],
+    random: &mut Random,
+) -> Vec<(Condition, Answers)> {
+    let mut all = predicates(ty, rows, random);
+    for pattern in patterns(rows, random) {
+        all.push(Predicate::Like(pattern.clone()));
+        all.push(Predicate::NotLike(pattern));
+    }
+    let with_answers = |predicate: Predicate| {
+        let values = rows
+            .iter()
+            .map(|row| row.as_ref().map(OwnedValue::as_value));
+        let answers = values.map(|value| predicate.matches(value)).collect();
+        (Condition::Is(predicate), answers)
+    };
+    all.into_iter().map(with_answers).collect()
+}
+
+/// All of some conditions, or any of them.
+fn joined(
+    of: impl Fn(Vec<Condition>) -> Condition,
+    both: impl Fn(bool, bool) -> bool,
+    conditions: Vec<(Condition, Answers)>,
+) -> (Condition, Answers) {
+    let (conditions, answers): (Vec<_>, Vec<_>) = conditions.into_iter().unzip();
+    let of_row = |row: usize| {
+        let of_each = answers.iter().map(|answers: &Answers| answers[row]);
+        of_each.reduce(|one, other| Some(both(one?, other?)))
+    };
+    let row_count = answers[0].len();
+    let joined = (0..row_count).map(|row| of_row(row).expect("some conditions"));
+    (of(conditions), joined.collect())
+}
+
+/// A part of the rows, and which of it are selected: all, many, few, hardly any, or only those of
+/// some stretch.
+fn selection(row_count: usize, random: &mut Random) -> (Range<usize>, Vec<bool>) {
+    let mut below = |bound: usize| random.below(bound as u64) as usize;
+    let start = [0, 1, row_count / 3, PackedView::BLOCK_ROWS][below(4)];
+    let end = row_count - [0, 1, row_count / 4][below(3)];
+    let density = [1, 2, 100, 3_000][below(4)];
+    let (first, len) = match below(2) {
+        0 => (start, row_count),
+        _ => (below(row_count), below(row_count / 2)),
+    };
+    let is_selected = |row: usize| (first..first + len).contains(&row) && below(density) == 0;
+    (start..end, (start..end).map(is_selected).collect())
+}
+
+/// Conditions of every form on a column: how many were answered.
+fn check_conditions(ty: ColumnType, rows: &[Option<OwnedValue>], random: &mut Random) -> usize {
     let encoded = row_group(&[(ty, rows.to_vec())])
         .encode(Effort::Default)
         .expect("encodes");
     let footer = Footer::parse(&encoded.footer).expect("parses");
     let chunk = open(&footer, &encoded.body, 0);
-    for _ in 0..6 {
-        let leaves = |random: &mut Random| (0..3).map(|_| leaf(ty, rows, random)).collect();
-        let condition = match random.below(3) {
-            0 => leaf(ty, rows, random),
-            1 => Condition::All(leaves(random)),
-            _ => Condition::Any(vec![Condition::All(leaves(random)), leaf(ty, rows, random)]),
-        };
-        let start = random.below(2) as usize * rows.len() / 3;
-        let density = [1, 2, 100][random.below(3) as usize];
-        let selected: Vec<bool> = (start..rows.len())
-            .map(|_| random.below(density) == 0)
-            .collect();
-        let plain: Option<Vec<bool>> = (start..rows.len())
-            .map(|row| {
-                let value = rows[row].as_ref().map(OwnedValue::as_value);
-                Some(selected[row - start] & condition.matches(value)?)
-            })
-            .collect();
-        let range = start..rows.len();
-        match chunk.filter_selected(&condition, range, &BooleanBuffer::from(selected)) {
+    let encoding = &footer.column(0).encoding;
+    let leaves = leaves(ty, rows, random);
+    let some = |random: &mut Random| -> Vec<_> {
+        let mut one = || leaves[random.below(leaves.len() as u64) as usize].clone();
+        (0..3).map(|_| one()).collect()
+    };
+    let (and, or) = (|a, b| a & b, |a, b| a | b);
+    let mut conditions = leaves.clone();
+    for _ in 0..4 {
+        conditions.push(joined(Condition::All, and, some(random)));
+        conditions.push(joined(Condition::Any, or, some(random)));
+        let mut any = some(random);
+        any.push(joined(Condition::All, and, some(random)));
+        conditions.push(joined(Condition::Any, or, any));
+    }
+    let mut answered = 0;
+    for (condition, answers) in conditions {
+        let (range, selected) = selection(rows.len(), random);
+        let bits = BooleanBuffer::from(selected.clone());
+        match chunk.filter_selected(&condition, range.clone(), &bits) {
             Ok(found) => {
-                // A condition that some unselected row could not answer may still be answered.
-                if let Some(plain) = plain {
-                    assert_eq!(found.iter().collect::<Vec<_>>(), plain, "{condition:?}");
+                assert_eq!(found.len(), range.len());
+                for (at, is_selected) in selected.into_iter().enumerate() {
+                    let row = range.start + at;
+                    let expected = match is_selected {
+                        true => answers[row],
+                        false => Some(false),
+                    };
+                    // Of a row without an answer there may be one by the other conditions.
+                    let is_right = expected.is_none_or(|expected| found.value(at) == expected);
+                    assert!(is_right, "row {row} of {encoding}: {condition:?}");
                 }
+                answered += 1;
             }
-            Err(error) => assert!(matches!(error, ColumnarError::NotComparable), "{error}"),
+            Err(ColumnarError::NotComparable) => assert_eq!(ty, ColumnType::Numeric),
+            Err(error) => panic!("{condition:?} of {encoding}: {error}"),
         }
     }
+    answered
 }
 
+/// Of more rows than a block of packed values and a zone have.
 #[test]
 fn conditions_on_selected_rows_agree_with_the_plain_evaluation() {
     let random = &mut Random(31);
+    let mut nulls = NULLS.into_iter().cycle();
     for ty in TYPES {
+        let mut answered = 0;
         for shape in ALL_SHAPES {
-            for nulls in [Nulls::Never, Nulls::Rarely, Nulls::Often, Nulls::Always] {
-                let rows = column(ty, shape, nulls, 900, random);
-                check_conditions(ty, &rows, random);
-            }
+            let nulls = nulls.next().expect("without end");
+            let rows = column(ty, shape, nulls, 20_000, random);
+            answered += check_conditions(ty, &rows, random);
         }
+        assert!(answered > 100, "{answered} answers of {ty:?}");
     }
 }

@@ -360,3 +360,134 @@ fn codes_of_valid_rows_stand_for_words() {
     ];
     check_codes(ColumnType::Int64, numbers, &predicates);
 }
+
+/// Texts of any characters of ASCII, of lengths from 3 to 40.
+fn any_texts(row_count: usize) -> Vec<String> {
+    let random = &mut Random(9);
+    let mut string = |len: usize| -> String {
+        let character = |_| char::from(0x20 + random.below(95) as u8);
+        (0..len).map(character).collect()
+    };
+    (0..row_count).map(|at| string(3 + at * 13 % 38)).collect()
+}
+
+/// Texts stored end to end, after their offsets: the chunk of bytes that are not compressed, with
+/// a text's footer.
+fn end_to_end(texts: &[String]) -> Vec<u8> {
+    let random = &mut Random(10);
+    let any: Vec<Vec<u8>> = texts
+        .iter()
+        .map(|text| text.bytes().map(|_| random.next() as u8).collect())
+        .collect();
+    let rows = any.iter().cloned().map(|it| Some(OwnedValue::Bytes(it)));
+    let bytes = stored(&[(ColumnType::Bytes, rows.collect())], Effort::Fast);
+    let place = place_of(&Parts::of(&bytes).body, &any.concat());
+    let rows = texts.iter().cloned().map(text);
+    let footer = stored(&[(ColumnType::Text, rows.collect())], Effort::Fast);
+    let (mut parts, footer) = (Parts::of(&bytes), Parts::of(&footer));
+    let strings = texts.concat();
+    parts.body[place..place + strings.len()].copy_from_slice(strings.as_bytes());
+    let column = &mut parts.columns[0];
+    column.fields[..8].copy_from_slice(&footer.columns[0].fields[..8]);
+    column.statistics = footer.columns[0].statistics.clone();
+    parts.stored()
+}
+
+/// Row groups of texts that lie in the chunk as they are, by encoding.
+fn plain_texts() -> Vec<(&'static str, Vec<u8>, Rows)> {
+    let texts = any_texts(1_000);
+    let rows = |of_row: &dyn Fn(usize) -> usize, row_count: usize| -> Rows {
+        let texts = (0..row_count).map(|row| texts[of_row(row)].clone());
+        texts.map(text).collect()
+    };
+    let encoded = |rows: Rows| {
+        (
+            stored(&[(ColumnType::Text, rows.clone())], Effort::Fast),
+            rows,
+        )
+    };
+    let (few, words, runs) = (
+        encoded(rows(&|row| row, 60)),
+        encoded(rows(&|row| row * 17 % 5 + 7, 1_000)),
+        encoded(rows(&|row| row / 20, 1_000)),
+    );
+    vec![
+        ("varbin", end_to_end(&texts), rows(&|row| row, 1_000)),
+        ("varbinview", few.0, few.1),
+        ("dict(bitpacked, varbinview)", words.0, words.1),
+        ("dict(runend, varbinview)", runs.0, runs.1),
+    ]
+}
+
+fn is_of_text(row: usize, rows: &Rows) -> Predicate {
+    Predicate::Compare {
+        op: CompareOp::Eq,
+        value: rows[row].clone().expect("no row is null"),
+    }
+}
+
+/// Nothing is answered of such a chunk, whatever is asked, and no wrong text is shown of a row.
+#[test]
+fn texts_that_are_not_utf_8_are_refused() {
+    for (name, intact, rows) in plain_texts() {
+        let encoding = encoding(&intact, 0);
+        assert!(encoding.starts_with(name), "{encoding}");
+        let chunk = open(&intact, 0).expect("opens");
+        let found = chunk.filter(&is_of_text(30, &rows), 0..rows.len());
+        assert!(found.expect("filters").value(30));
+        for row in [30, 59] {
+            assert!(read(&intact, 0, row, &rows).expect("reads"));
+        }
+        let Some(OwnedValue::Text(wrong)) = &rows[30] else {
+            unreachable!("rows are texts");
+        };
+        // Short ones lie with the long ones, too, but are read in their views.
+        let mut bytes = intact.clone();
+        for at in chunk_start(&intact, 0)..=intact.len() - wrong.len() {
+            if intact[at..].starts_with(wrong.as_bytes()) {
+                bytes[at + wrong.len() - 1] = 0xFF;
+            }
+        }
+        assert!(is_corrupt(open(&bytes, 0)), "{encoding}");
+        assert!(is_corrupt(read(&bytes, 0, 30, &rows)), "{encoding}");
+        assert!(read(&bytes, 0, 59, &rows).expect("is another text"));
+    }
+}
+
+/// Texts made of symbols are conditions' operands by their codes and bytes; those that are not
+/// UTF-8 are never shown, and equal no text.
+#[test]
+fn texts_of_symbols_that_are_not_utf_8_are_refused() {
+    let rows: Rows = any_texts(1_000).into_iter().map(text).collect();
+    let intact = stored(&[(ColumnType::Text, rows.clone())], Effort::Fast);
+    assert!(encoding(&intact, 0).starts_with("fsst("));
+    let mut refused = 0;
+    // The first bytes of some symbols, which the chunk begins with.
+    for symbol in (0..60).step_by(3) {
+        let mut bytes = intact.clone();
+        bytes[chunk_start(&intact, 0) + 8 * symbol] = 0xFF;
+        let chunk = open(&bytes, 0).expect("opens");
+        let (mut right, mut wrong) = (Vec::new(), Vec::new());
+        for row in 0..rows.len() {
+            match read(&bytes, 0, row, &rows) {
+                Ok(is_same) => {
+                    assert!(is_same, "row {row} with another symbol {symbol}");
+                    right.push(row as u32);
+                }
+                error => {
+                    assert!(is_corrupt(error));
+                    wrong.push(row as u32);
+                }
+            }
+        }
+        assert!(chunk.decode_selection(&right).is_ok());
+        for &row in &wrong {
+            assert!(is_corrupt(chunk.decode_selection(&[row])));
+            let found = chunk.filter(&is_of_text(row as usize, &rows), 0..rows.len());
+            assert!(!found.is_ok_and(|found| found.value(row as usize)));
+        }
+        assert_eq!(is_corrupt(chunk.decode()), !wrong.is_empty());
+        refused += wrong.len();
+    }
+    assert!(refused > 50, "{refused} rows");
+}

@@ -2,7 +2,7 @@
 
 use howdah_bridge::store::StoreError;
 use howdah_bridge::tid::GroupId;
-use howdah_bridge::{ErrorReport, Oid, names};
+use howdah_bridge::{ErrorReport, Oid, damage, names};
 use howdah_columnar::{ColumnarError, FORMAT_VERSION};
 use howdah_records::RecordError;
 use pgrx::PgSqlErrorCode;
@@ -33,6 +33,8 @@ pub enum ColdError {
     },
     #[error("a text is not valid in the database's encoding")]
     InvalidText,
+    #[error("the table has no cold store")]
+    NoColdStore,
     #[error("the table has used up its {limit} cold row numbers")]
     OutOfRowNumbers { limit: u64 },
 }
@@ -107,13 +109,7 @@ pub fn raise(table: Oid, error: &ColdError) -> ! {
                 "A newer version of howdah wrote it. Install that version, or a later one.".into(),
             ),
         ),
-        _ => refuse(
-            PgSqlErrorCode::ERRCODE_DATA_CORRUPTED,
-            format!("could not read cold rows of table {name}: {error}"),
-            Some(
-                "Restore the table from a backup or read what is left of it from a standby.".into(),
-            ),
-        ),
+        _ => damage::raise(format!("could not read cold rows of table {name}: {error}")),
     }
 }
 

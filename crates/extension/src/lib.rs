@@ -40,6 +40,7 @@ mod written_databases;
 
 use howdah_bridge::cold_lock::{MAINTAINERS, locker};
 use howdah_bridge::shared_memory::{self, AnyArea};
+use howdah_bridge::store::mapped as mapped_files;
 use howdah_bridge::store::verified_notes::VERIFIED_NOTES;
 use howdah_bridge::{object_access, process, spare_memory};
 use pgrx::pg_guard;
@@ -79,6 +80,7 @@ pub extern "C-unwind" fn _PG_init() {
     settings::register();
     stop_point::register();
     locker::register();
+    mapped_files::register();
     written_databases::register();
     compact::register();
     load::register();

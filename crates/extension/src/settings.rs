@@ -76,8 +76,8 @@ pub fn register() {
     );
     int(
         c"howdah.load_threshold",
-        c"Rows up to which a statement inserts hot, unless its plan expects at least twice as many.",
-        c"Keeps small statements small.",
+        c"Rows up to which a statement inserts hot, unless its plan expects at least twice as many or it is a COPY that brings more.",
+        c"This COPY is one into a table without indexes and row triggers. Keeps small statements small.",
         &LOAD_THRESHOLD,
         0..=i32::MAX,
         GucFlags::default(),
@@ -132,16 +132,16 @@ pub fn register() {
     );
     int(
         c"howdah.threads",
-        c"Threads that a Vectorized plan may use.",
-        c"-1 is one for each processor, 0 does all work in the backend itself.",
+        c"Threads that a Vectorized plan or a bulk load may use besides the session's own process.",
+        c"A bulk load uses one. -1 is one for each processor, 0 does all work in the session's own process.",
         &THREADS,
         -1..=256,
         GucFlags::default(),
     );
     GucRegistry::define_int_guc(
         c"howdah.max_threads",
-        c"Threads that all Vectorized plans of the server may use together.",
-        c"A plan that finds none left does its work in the backend itself.",
+        c"Threads that all Vectorized plans and bulk loads of the server may use together.",
+        c"One that finds no free thread does its work in the session's own process.",
         &MAX_THREADS,
         0,
         65_536,

@@ -249,3 +249,18 @@ pub fn query(client: &mut Client, sql: &str) -> anyhow::Result<String> {
     }
     Ok(lines.join("\n"))
 }
+
+/// Waits until a condition holds.
+///
+/// # Errors
+/// When it does not after a minute.
+pub fn wait_until(session: &mut Client, condition: &str) -> anyhow::Result<()> {
+    let deadline = Instant::now() + Duration::from_secs(60);
+    while query(session, condition)? != "t" {
+        if Instant::now() > deadline {
+            bail!("still not so in time: {condition}");
+        }
+        sleep(Duration::from_millis(20));
+    }
+    Ok(())
+}

@@ -11,7 +11,7 @@
 
 use std::fs::{self, OpenOptions};
 use std::os::unix::fs::FileExt as _;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use anyhow::{Context as _, ensure};
 use howdah_cli::cluster::{StopMode, run};
@@ -173,6 +173,13 @@ pub fn outcome(session: &mut Client, sql: &str) -> anyhow::Result<String> {
         .downcast_ref::<postgres::Error>()
         .and_then(postgres::Error::as_db_error);
     let report = report.with_context(|| format!("the session died: {error:#}"))?;
+    // PostgreSQL's own reports of damage have no hint, and name no table t.
+    ensure!(
+        report.code().code() != "XX001"
+            || !report.message().contains("table \"t\"")
+            || report.hint().is_some_and(|hint| hint.contains("backup")),
+        "no hint what to do about {report:?}"
+    );
     Ok(format!(
         "{IS_ERROR}{} {}",
         report.code().code(),
@@ -323,9 +330,7 @@ impl Damaged {
 
     /// Removes the cold store's pages from shared buffers.
     pub fn evict(&self, session: &mut Client) -> anyhow::Result<()> {
-        let sql =
-            "SELECT pg_buffercache_evict_relation(reltoastrelid) FROM pg_class WHERE relname = 't'";
-        query(session, sql).map(drop)
+        evict(session)
     }
 
     /// Writes `bytes` to the file at `at`; no buffer holds the page in memory before.
@@ -341,18 +346,7 @@ impl Damaged {
     /// # Errors
     /// When the pages cannot be evicted, or the file not be read or written.
     pub fn exchange(&self, patches: &[Patch]) -> anyhow::Result<Vec<Patch>> {
-        self.evict(&mut self.primary.session()?)?;
-        let file = OpenOptions::new().read(true).write(true).open(&self.file)?;
-        let mut before = Vec::new();
-        for (at, bytes) in patches {
-            let mut old = vec![0; bytes.len()];
-            file.read_exact_at(&mut old, *at as u64)?;
-            before.push((*at, old));
-        }
-        for (at, bytes) in patches {
-            file.write_all_at(bytes, *at as u64)?;
-        }
-        Ok(before)
+        exchange_on(&mut self.primary.session()?, &self.file, patches)
     }
 
     /// Flips one bit of the byte at `byte` of the file, as it was when the test looked at it.
@@ -405,6 +399,39 @@ impl Damaged {
     pub fn nothing_crashed(&self) -> anyhow::Result<()> {
         nothing_crashed(&self.primary.log)
     }
+}
+
+/// Removes the pages of the cold store of table t from the shared buffers of the session's server.
+///
+/// # Errors
+/// When there is no table t.
+pub fn evict(session: &mut Client) -> anyhow::Result<()> {
+    let sql =
+        "SELECT pg_buffercache_evict_relation(reltoastrelid) FROM pg_class WHERE relname = 't'";
+    query(session, sql).map(drop)
+}
+
+/// As [`Damaged::exchange`], in the file of the session's server, which may be a standby.
+///
+/// # Errors
+/// As for [`Damaged::exchange`].
+pub fn exchange_on(
+    session: &mut Client,
+    file: &Path,
+    patches: &[Patch],
+) -> anyhow::Result<Vec<Patch>> {
+    evict(session)?;
+    let file = OpenOptions::new().read(true).write(true).open(file)?;
+    let mut before = Vec::new();
+    for (at, bytes) in patches {
+        let mut old = vec![0; bytes.len()];
+        file.read_exact_at(&mut old, *at as u64)?;
+        before.push((*at, old));
+    }
+    for (at, bytes) in patches {
+        file.write_all_at(bytes, *at as u64)?;
+    }
+    Ok(before)
 }
 
 /// Runs queries in an open transaction, whose state stays the same.

@@ -6,6 +6,7 @@
 //! ```
 
 use anyhow::{Context as _, ensure};
+use postgres::Client;
 
 use crate::cluster::query;
 use crate::damage::{Damaged, IS_ERROR, PAGE_BYTES, Patch, names_damage, outcome};
@@ -74,6 +75,27 @@ impl Harm {
     ];
 }
 
+/// What a statement gives in a new session, in a transaction that is rolled back, after a check of
+/// its plan.
+///
+/// # Errors
+/// When the plan is another, or the session died.
+pub fn run_in(
+    mut session: Client,
+    (settings, node, statement): Case<'_>,
+) -> anyhow::Result<String> {
+    session.batch_execute(&settings.concat())?;
+    if !node.is_empty() {
+        let plan = outcome(&mut session, &format!("EXPLAIN (COSTS OFF) {statement}"))?;
+        if plan.starts_with(IS_ERROR) {
+            return Ok(plan);
+        }
+        ensure!(plan.contains(node), "no {node} in {plan}");
+    }
+    session.batch_execute("BEGIN")?;
+    outcome(&mut session, statement).with_context(|| statement.to_owned())
+}
+
 /// A server, and what is needed to damage column w of group B.
 pub struct HarmedTable {
     /// The server, and its table's cold store.
@@ -129,7 +151,11 @@ impl HarmedTable {
         self.damaged.exchange(&self.patches(harm)?)
     }
 
-    fn patches(&self, harm: Harm) -> anyhow::Result<Vec<Patch>> {
+    /// What [`Damaged::exchange`] needs to damage w in group B.
+    ///
+    /// # Errors
+    /// As [`Self::harm`].
+    pub fn patches(&self, harm: Harm) -> anyhow::Result<Vec<Patch>> {
         let image = &self.damaged.image;
         let kilobytes = self.harmed.kilobytes(image, W)?;
         let pieces = self.harmed.pieces_of_column(image, W)?;
@@ -179,18 +205,8 @@ impl HarmedTable {
     ///
     /// # Errors
     /// When the plan is another, or the session died.
-    pub fn run(&self, (settings, node, statement): Case<'_>) -> anyhow::Result<String> {
-        let mut session = self.damaged.primary.session()?;
-        session.batch_execute(&settings.concat())?;
-        if !node.is_empty() {
-            let plan = outcome(&mut session, &format!("EXPLAIN (COSTS OFF) {statement}"))?;
-            if plan.starts_with(IS_ERROR) {
-                return Ok(plan);
-            }
-            ensure!(plan.contains(node), "no {node} in {plan}");
-        }
-        session.batch_execute("BEGIN")?;
-        outcome(&mut session, statement).with_context(|| statement.to_owned())
+    pub fn run(&self, case: Case<'_>) -> anyhow::Result<String> {
+        run_in(self.damaged.primary.session()?, case)
     }
 
     fn run_all(&self, cases: &[Case<'_>]) -> anyhow::Result<Vec<String>> {

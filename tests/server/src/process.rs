@@ -42,13 +42,35 @@ pub fn open_file_count(pid: &str) -> anyhow::Result<usize> {
 /// # Errors
 /// When there is no such process.
 pub fn own_memory_bytes(pid: &str) -> anyhow::Result<u64> {
+    status_bytes(pid, "RssAnon:")
+}
+
+/// Page tables of the process, which lead to its own memory, shared memory, and mapped files.
+///
+/// # Errors
+/// When there is no such process.
+pub fn page_table_bytes(pid: &str) -> anyhow::Result<u64> {
+    status_bytes(pid, "VmPTE:")
+}
+
+fn status_bytes(pid: &str, name: &str) -> anyhow::Result<u64> {
     let status = fs::read_to_string(format!("/proc/{pid}/status"))?;
     let line = status
         .lines()
-        .find_map(|line| line.strip_prefix("RssAnon:"))
-        .context("the kernel does not tell RssAnon")?;
+        .find_map(|line| line.strip_prefix(name))
+        .with_context(|| format!("the kernel does not tell {name}"))?;
     let kilobytes = line.trim().trim_end_matches(" kB").parse::<u64>()?;
     Ok(kilobytes * 1024)
+}
+
+/// Regular files of the server's data directory that the process has mapped.
+///
+/// # Errors
+/// When there is no such process.
+pub fn mapped_file_count(pid: &str, directory: &Path) -> anyhow::Result<usize> {
+    let maps = fs::read_to_string(format!("/proc/{pid}/maps"))?;
+    let directory = directory.to_str().context("the directory is not UTF-8")?;
+    Ok(maps.lines().filter(|line| line.contains(directory)).count())
 }
 
 /// Whether the process ends within a few seconds.

@@ -3,14 +3,13 @@
 //!
 //! A slot with `test_decoding` shows what is decoded; a second server subscribes for the rest.
 
-use std::thread::{self, sleep};
-use std::time::{Duration, Instant};
+use std::thread;
 
-use anyhow::{Context as _, bail, ensure};
+use anyhow::{Context as _, ensure};
 use howdah_server_tests::checks::{
     cold_row_count, digest, equals_twin, indexes_are_sound, row_numbers_are_unique,
 };
-use howdah_server_tests::cluster::{DATABASE, Primary, query};
+use howdah_server_tests::cluster::{DATABASE, Primary, query, wait_until};
 use postgres::Client;
 
 const SETTINGS: [(&str, &str); 4] = [
@@ -362,17 +361,6 @@ impl Pair {
         }
         self.check().with_context(|| format!("after {statements}"))
     }
-}
-
-fn wait_until(session: &mut Client, condition: &str) -> anyhow::Result<()> {
-    let deadline = Instant::now() + Duration::from_secs(60);
-    while query(session, condition)? != "t" {
-        if Instant::now() > deadline {
-            bail!("still not so in time: {condition}");
-        }
-        sleep(Duration::from_millis(20));
-    }
-    Ok(())
 }
 
 #[test]

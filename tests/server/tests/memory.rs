@@ -2,7 +2,7 @@
 
 use anyhow::ensure;
 use howdah_server_tests::cluster::{Primary, query};
-use howdah_server_tests::process::own_memory_bytes;
+use howdah_server_tests::process::{mapped_file_count, own_memory_bytes, page_table_bytes};
 use postgres::Client;
 
 const SETTINGS: [(&str, &str); 2] = [("howdah.compaction", "off"), ("autovacuum", "off")];
@@ -271,6 +271,102 @@ fn a_session_that_reads_many_rows_by_key_keeps_little_more_than_one_of_heap() ->
         "{} bytes after {READ_COUNT} rows, heap's session has {}",
         kept[1],
         kept[0]
+    );
+    Ok(())
+}
+
+/// What decision 55 allows for page tables of mapped files.
+const MOST_FOR_MAPS: u64 = 4 << 20;
+const WIDE_GROUPS: u64 = 8;
+const WIDE_ROWS_PER_GROUP: u64 = 7_000;
+const WIDE_READS: u32 = 15_000;
+/// Types of the columns of a wide table, and a value of row i of the n-th of them.
+const KINDS: [(&str, &str); 8] = [
+    ("int", "hashint4(i + N)"),
+    ("numeric", "i * 1.25 + N"),
+    ("text", "md5((i * 40 + N)::text)"),
+    (
+        "text",
+        "'order ' || i * 7919 % 9999 || ' of ' || (i + N) % 1013",
+    ),
+    ("text", "md5(((i + N) % 2000)::text)"),
+    (
+        "timestamptz",
+        "'2026-01-01'::timestamptz + (i + N) * '1 min'::interval",
+    ),
+    ("float8", "sqrt(i + N)"),
+    (
+        "jsonb",
+        "jsonb_build_object('id', i, 'tag', md5((i % 99)::text))",
+    ),
+];
+const WIDE_COLUMNS: usize = 40;
+
+/// Near the worst: each row is another of many groups, and has values of many columns.
+#[test]
+fn a_session_that_reads_wide_rows_keeps_little_more_than_one_of_heap() -> anyhow::Result<()> {
+    let small = [("shared_buffers", "2MB")];
+    let primary = Primary::start("wide-memory", &[&SETTINGS[..], &small].concat())?;
+    let mut session = primary.session()?;
+    let columns = || (0..WIDE_COLUMNS).map(|number| (number, KINDS[number % KINDS.len()]));
+    let names: String = columns()
+        .map(|(number, (kind, _))| format!(", c{number} {kind}"))
+        .collect();
+    let values: String = columns()
+        .map(|(number, (_, value))| format!(", {}", value.replace('N', &number.to_string())))
+        .collect();
+    session.batch_execute(&format!(
+        "CREATE TABLE cold (id int PRIMARY KEY{names}) USING howdah;
+         SET howdah.debug_force_cold = on"
+    ))?;
+    for group in 0..WIDE_GROUPS {
+        session.batch_execute(&format!(
+            "INSERT INTO cold SELECT i{values}
+             FROM generate_series({group} * {WIDE_ROWS_PER_GROUP} + 1, ({group} + 1) * {WIDE_ROWS_PER_GROUP}) i"
+        ))?;
+    }
+    session.batch_execute(
+        "CREATE TABLE heap (LIKE cold INCLUDING ALL) USING heap; INSERT INTO heap TABLE cold",
+    )?;
+    session.batch_execute("VACUUM (ANALYZE) cold, heap")?;
+    session.batch_execute("CHECKPOINT")?;
+    let groups = query(&mut session, "SELECT count(*) FROM howdah.row_groups")?;
+    ensure!(groups == WIDE_GROUPS.to_string(), "{groups} row groups");
+    let row_count = WIDE_GROUPS * WIDE_ROWS_PER_GROUP;
+    let (mut kept, mut tables, mut sums) = (Vec::new(), Vec::new(), Vec::new());
+    for table in ["heap", "cold"] {
+        let mut reader = primary.session()?;
+        let pid = query(&mut reader, "SELECT pg_backend_pid()")?;
+        reader.batch_execute(&format!(
+            "SET enable_seqscan = off; SET enable_bitmapscan = off; SET howdah.columnar_scan = off;
+             SET howdah.file_copies = always;
+             DO $$ DECLARE r {table}; sum bigint := 0; BEGIN
+                 FOR i IN 1..{WIDE_READS} LOOP
+                     SELECT * INTO STRICT r FROM {table}
+                         WHERE id = 1 + (hashint4(i) & 2147483647) % {row_count};
+                     sum := sum # hashtextextended(r::text, i);
+                 END LOOP;
+                 PERFORM set_config('test.sum', sum::text, false);
+             END $$"
+        ))?;
+        sums.push(query(&mut reader, "SHOW test.sum")?);
+        kept.push(own_memory_bytes(&pid)?);
+        tables.push(page_table_bytes(&pid)?);
+        let mapped = mapped_file_count(&pid, &primary.data)?;
+        ensure!(
+            (mapped > 0) == (table == "cold"),
+            "{mapped} files of {table} are mapped"
+        );
+    }
+    println!("bytes of heap's session and ours: {kept:?}, of page tables {tables:?}");
+    ensure!(sums[0] == sums[1], "other rows: {sums:?}");
+    ensure!(
+        kept[1] <= kept[0] + MOST_BEYOND_HEAP,
+        "bytes of heap's session and ours after {WIDE_READS} rows: {kept:?}"
+    );
+    ensure!(
+        tables[1] <= tables[0] + MOST_FOR_MAPS,
+        "bytes of page tables of heap's session and ours: {tables:?}"
     );
     Ok(())
 }

@@ -27,13 +27,14 @@
 //!
 //! The rows that the transaction itself has locked, outside of any subtransaction, are published as
 //! well (`top`): as two bits under a hash of the row and the lock, set before `tentative` says that
-//! the lock is kept, and cleared when the transaction ends. (Not those that it changes: their marks
-//! replace the locks before a subtransaction can begin.) A backend that waits for such a lock waits
-//! for the whole transaction, whatever subtransaction is running by then. Where both bits were set
-//! for other rows, it waits for longer than it should, which may even be a deadlock; with 1,000
-//! rows locked that happens to three locks in a thousand. A backend that hands locks on to a new
-//! version needs the exact id: it gets the id of the subtransaction only if the lock can belong to
-//! no other one.
+//! the lock is kept, and cleared when the transaction ends. Not those that it changes: their marks
+//! replace the locks at the end of the command at the latest. A backend that meets such a lock
+//! while the command runs a subtransaction may wait for that one first, and then again. A backend
+//! that waits for a lock that was published waits for the whole transaction, whatever
+//! subtransaction is running by then. Where both bits were set for other rows, it waits for longer
+//! than it should, which may even be a deadlock; with 1,000 rows locked that happens to three locks
+//! in a thousand. A backend that hands locks on to a new version needs the exact id: it gets the id
+//! of the subtransaction only if the lock can belong to no other one.
 //!
 //! **Rows that are being deleted.** A command that collects rows writes their marks later. Until
 //! then a check of uniqueness finds no mark, and would take the rows to be there for good. So the

@@ -215,11 +215,11 @@ impl HotPage {
                 }
                 let (at, len) = ((*item).lp_off() as usize, (*item).lp_len() as usize);
                 if at % 8 != 0 || len < header_bytes || at + len > PAGE_BYTES {
-                    pgrx::ereport!(
-                        pgrx::PgLogLevel::ERROR,
-                        pgrx::PgSqlErrorCode::ERRCODE_DATA_CORRUPTED,
-                        format!("line pointer {offset} of block {} is damaged", self.block)
-                    );
+                    let table = crate::names::relation(self.table).unwrap_or_default();
+                    crate::damage::raise(format!(
+                        "line pointer {offset} of block {} of table \"{table}\" is damaged",
+                        self.block
+                    ));
                 }
                 let header = self.image.0[at..]
                     .as_ptr()

@@ -65,14 +65,10 @@ impl ChainRoots {
         if self.offsets[at] == 0 {
             // SAFETY: the scan holds the relation open.
             let table = unsafe { crate::relation::name_of((*scan.raw()).rs_base.rs_rd) };
-            pgrx::ereport!(
-                pgrx::PgLogLevel::ERROR,
-                pgrx::PgSqlErrorCode::ERRCODE_DATA_CORRUPTED,
-                format!(
-                    "failed to find parent tuple for heap-only tuple at ({block},{}) in table \"{table}\"",
-                    tid.ip_posid
-                )
-            );
+            crate::damage::raise(format!(
+                "failed to find parent tuple for heap-only tuple at ({block},{}) in table \"{table}\"",
+                tid.ip_posid
+            ));
         }
         tid_of(block, self.offsets[at])
     }

@@ -226,8 +226,8 @@ unsafe fn read(rel: pg_sys::Relation, block: pg_sys::BlockNumber, into: &mut [u8
     };
     if read < 0 {
         let error = std::io::Error::last_os_error().raw_os_error();
-        let is_other = !matches!(error, Some(libc::EAGAIN | libc::EINTR));
-        if is_other {
+        // Other errors concern this page, which PostgreSQL reads then.
+        if matches!(error, Some(libc::EOPNOTSUPP | libc::ENOSYS | libc::EINVAL)) {
             IS_POSSIBLE.set(false);
         }
     }

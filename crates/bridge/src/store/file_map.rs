@@ -22,11 +22,13 @@
 //!
 //! *Files that are dropped.* A mapping does not keep their space: PostgreSQL truncates every
 //! segment before it removes it. What is read of such a mapping is a fault, as above. Nor does a
-//! mapping hinder truncation.
+//! mapping hinder truncation. But it keeps the file system busy. So the files of a relation are
+//! unmapped when the session hears that the relation has changed, which it does at its next
+//! statement; also where the file is still the same: it is mapped again if it is read as often.
 //!
 //! *Memory.* The pages are the operating system's, and shared. A session's own are the tables that
-//! lead to them, a page for each region. With more than [`MOST_REGIONS`] all is unmapped, and
-//! counted anew.
+//! lead to them, a page for each region, and for each segment two that lead to these. With more
+//! tables or files than [`Most`] says all is unmapped, and counted anew.
 //!
 //! Only the session's main thread comes here.
 
@@ -46,18 +48,35 @@ const SEGMENT_BYTES: usize = pg_sys::RELSEG_SIZE as usize * PAGE_BYTES;
 /// What is mapped at once: the addresses that one page of page tables leads to.
 const REGION_BYTES: usize = 2 << 20;
 const REGIONS: usize = SEGMENT_BYTES.div_ceil(REGION_BYTES);
-/// 4 MB of page tables.
-const MOST_REGIONS: usize = 1_024;
-/// A kilobyte each.
-const MOST_FILES: usize = 1_024;
+/// Pages of page tables that lead to those of a segment's regions: it may begin amid what one of
+/// them leads to.
+const TABLES_OF_A_SEGMENT: usize = 2;
 /// Mapping a region costs about as much as so many copies by system calls.
 const WORTH_MAPPING: u8 = 12;
 /// Instead of a number of copies.
 const MAPPED: u8 = u8::MAX;
 
+/// What a session maps at most.
+#[derive(Clone, Copy)]
+struct Most {
+    /// Pages of page tables.
+    tables: usize,
+    files: usize,
+}
+
+impl Most {
+    /// 4 MB of page tables; a kilobyte for each file.
+    const OF_A_SESSION: Most = Most {
+        tables: 1_024,
+        files: 1_024,
+    };
+}
+
 /// One file of the operating system.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Segment {
+    /// Whose file it is.
+    pub relation: pg_sys::Oid,
     pub tablespace: u32,
     pub database: u32,
     pub file: u32,
@@ -77,6 +96,11 @@ impl File {
         copies: [0; REGIONS],
         map: None,
     };
+
+    fn mapped_regions(&self) -> usize {
+        let is_mapped = |&&copies: &&u8| copies == MAPPED;
+        self.copies.iter().filter(is_mapped).count()
+    }
 
     /// The address of the page at this offset, if its region is mapped.
     fn address(&self, offset: usize) -> Option<NonNull<u8>> {
@@ -128,18 +152,17 @@ struct Map {
 
 impl Map {
     fn of(descriptor: RawFd) -> Option<Map> {
-        // SAFETY: a new mapping where there is none. The advice says that what is read next lies
-        // elsewhere.
+        // No advice that reads are random: Linux would count none of them as a use of the page,
+        // and give up such pages first.
+        // SAFETY: a new mapping where there is none.
         let start = unsafe {
             let (anywhere, shared, read) =
                 (std::ptr::null_mut(), libc::MAP_SHARED, libc::PROT_READ);
-            let start = libc::mmap(anywhere, SEGMENT_BYTES, read, shared, descriptor, 0);
-            if start == libc::MAP_FAILED {
-                return None;
-            }
-            libc::madvise(start, SEGMENT_BYTES, libc::MADV_RANDOM);
-            start
+            libc::mmap(anywhere, SEGMENT_BYTES, read, shared, descriptor, 0)
         };
+        if start == libc::MAP_FAILED {
+            return None;
+        }
         let start = NonNull::new(start.cast())?;
         Some(Map { start })
     }
@@ -177,8 +200,8 @@ impl Drop for Map {
 }
 
 /// The segments of which a session has copied pages.
-#[derive(Default)]
 pub(super) struct FileMaps {
+    most: Most,
     files: Vec<(Segment, File)>,
     /// The one that was found last: pages of a row are mostly those of one segment.
     last: Cell<usize>,
@@ -188,7 +211,23 @@ pub(super) struct FileMaps {
     is_impossible: bool,
 }
 
+impl Default for FileMaps {
+    fn default() -> FileMaps {
+        FileMaps::of_at_most(Most::OF_A_SESSION)
+    }
+}
+
 impl FileMaps {
+    fn of_at_most(most: Most) -> FileMaps {
+        FileMaps {
+            most,
+            files: Vec::new(),
+            last: Cell::new(0),
+            regions: 0,
+            is_impossible: false,
+        }
+    }
+
     /// Copies ranges of the page at this offset of a segment to the same places of `page`, whatever
     /// they hold, if it is mapped.
     pub fn copy(
@@ -228,7 +267,7 @@ impl FileMaps {
             return;
         }
         if self.find(segment).is_none() {
-            if self.files.len() >= MOST_FILES {
+            if self.files.len() >= self.most.files {
                 self.forget();
             }
             // Nothing is set aside for rows by index, and they do without.
@@ -249,7 +288,7 @@ impl FileMaps {
         };
         self.is_impossible = is_mapped.is_none();
         self.regions += usize::from(is_mapped == Some(true));
-        if self.regions > MOST_REGIONS {
+        if self.tables() > self.most.tables {
             self.forget();
         }
     }
@@ -269,6 +308,25 @@ impl FileMaps {
         Some(found)
     }
 
+    /// Pages of page tables that lead to what is mapped, at most.
+    fn tables(&self) -> usize {
+        let is_mapped = |(_, file): &&(Segment, File)| file.map.is_some();
+        let segments = self.files.iter().filter(is_mapped).count();
+        self.regions + TABLES_OF_A_SEGMENT * segments
+    }
+
+    /// Unmaps the files of a relation, or all (`None`).
+    pub fn forget_relation(&mut self, relation: Option<pg_sys::Oid>) {
+        let Some(relation) = relation else {
+            return self.forget();
+        };
+        let gone = self
+            .files
+            .extract_if(.., |(segment, _)| segment.relation == relation);
+        let regions: usize = gone.map(|(_, file)| file.mapped_regions()).sum();
+        self.regions -= regions;
+    }
+
     fn forget(&mut self) {
         self.files.clear();
         self.regions = 0;
@@ -281,11 +339,13 @@ mod tests {
     use std::io::{Seek, Write};
     use std::os::fd::AsRawFd;
     use std::os::unix::fs::FileExt;
+    use std::sync::atomic::{AtomicU32, Ordering};
     use std::sync::{Mutex, MutexGuard, PoisonError};
 
     use super::*;
 
     const SEGMENT: Segment = Segment {
+        relation: pg_sys::InvalidOid,
         tablespace: 1_663,
         database: 5,
         file: 16_400,
@@ -294,7 +354,9 @@ mod tests {
 
     /// A file of so many pages, each full of its number plus one, that has no name any more.
     fn file_of(pages: u8) -> File {
-        let name = format!("howdah-file-map-{}-{pages}", std::process::id());
+        static SERIAL: AtomicU32 = AtomicU32::new(0);
+        let serial = SERIAL.fetch_add(1, Ordering::Relaxed);
+        let name = format!("howdah-file-map-{}-{serial}", std::process::id());
         let path = std::env::temp_dir().join(name);
         let mut file = File::create_new(&path).expect("a temporary file");
         std::fs::remove_file(&path).expect("it can be removed");
@@ -314,6 +376,15 @@ mod tests {
         File::open(format!("/proc/self/fd/{}", file.as_raw_fd())).expect("opened for reading")
     }
 
+    /// Whether the process has mapped any of a file.
+    fn has_mapped(file: &File) -> bool {
+        let link = format!("/proc/self/fd/{}", file.as_raw_fd());
+        let name = std::fs::read_link(link).expect("its name");
+        let maps = std::fs::read_to_string("/proc/self/maps").expect("mappings");
+        let name = name.to_str().expect("UTF-8");
+        maps.lines().any(|line| line.ends_with(name))
+    }
+
     /// Tests run in threads, of which one may copy at a time.
     fn alone() -> MutexGuard<'static, ()> {
         static COPYING: Mutex<()> = Mutex::new(());
@@ -322,10 +393,14 @@ mod tests {
 
     /// Two ranges of a page, if it is mapped and they can be copied.
     fn copied(maps: &mut FileMaps, page: usize) -> Option<[u8; 2]> {
+        copied_of(maps, SEGMENT, page)
+    }
+
+    fn copied_of(maps: &mut FileMaps, segment: Segment, page: usize) -> Option<[u8; 2]> {
         let mut copy = [0xFF; PAGE_BYTES];
         let ranges = [100..200, 5_000..PAGE_BYTES];
         let _alone = alone();
-        let is_copied = maps.copy(SEGMENT, page * PAGE_BYTES, &ranges, &mut copy);
+        let is_copied = maps.copy(segment, page * PAGE_BYTES, &ranges, &mut copy);
         assert!(copy[..100].iter().all(|&byte| byte == 0xFF));
         assert!(copy[200..5_000].iter().all(|&byte| byte == 0xFF));
         is_copied.then(|| {
@@ -340,9 +415,13 @@ mod tests {
 
     /// As many copies by system calls as make a region worth mapping, of a file of so many bytes.
     fn count(maps: &mut FileMaps, file: &File, page: usize, bytes: usize) {
+        count_of(maps, SEGMENT, (file, bytes), page);
+    }
+
+    fn count_of(maps: &mut FileMaps, segment: Segment, (file, bytes): (&File, usize), page: usize) {
         for _ in 0..WORTH_MAPPING {
-            assert_eq!(maps.address(SEGMENT, page * PAGE_BYTES), None);
-            maps.count(SEGMENT, page * PAGE_BYTES, || (file.as_raw_fd(), bytes));
+            assert_eq!(maps.address(segment, page * PAGE_BYTES), None);
+            maps.count(segment, page * PAGE_BYTES, || (file.as_raw_fd(), bytes));
         }
     }
 
@@ -396,11 +475,44 @@ mod tests {
         }
     }
 
+    /// Tests that fill page tables run one after the other: the system counts those of a process.
+    fn filling() -> MutexGuard<'static, ()> {
+        static FILLING: Mutex<()> = Mutex::new(());
+        FILLING.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn page_table_kilobytes() -> usize {
+        let status = std::fs::read_to_string("/proc/self/status").expect("a status");
+        let line = status.lines().find_map(|line| line.strip_prefix("VmPTE:"));
+        let kilobytes = line.expect("VmPTE").trim().trim_end_matches(" kB");
+        kilobytes.parse().expect("a number")
+    }
+
+    #[test]
+    fn page_tables_of_many_segments_are_bounded() {
+        let _filling = filling();
+        let reader = readable(&file_of(2));
+        let mut maps = FileMaps::default();
+        let (before, mut most) = (page_table_kilobytes(), 0);
+        for number in 0..Most::OF_A_SESSION.files as u32 {
+            let segment = Segment { number, ..SEGMENT };
+            count_of(&mut maps, segment, (&reader, PAGE_BYTES * 2), 0);
+            most = most.max(page_table_kilobytes().saturating_sub(before));
+            assert!(maps.tables() <= Most::OF_A_SESSION.tables);
+        }
+        // A page each; the other tests may need some at the same time.
+        let bound = Most::OF_A_SESSION.tables * system_page_bytes() / 1024 + 1_024;
+        assert!(most <= bound, "{most} kB of page tables");
+        assert!(most >= bound / 4, "{most} kB of page tables");
+    }
+
     #[test]
     fn page_tables_are_bounded() {
+        let _filling = filling();
         let file = file_of(1);
         let reader = readable(&file);
         let mut maps = FileMaps::default();
+        let most_regions = Most::OF_A_SESSION.tables - 2 * TABLES_OF_A_SEGMENT;
         let mut most = 0;
         for number in 0..3 {
             let segment = Segment { number, ..SEGMENT };
@@ -417,7 +529,7 @@ mod tests {
                     let open = || (reader.as_raw_fd(), offset + PAGE_BYTES);
                     maps.count(segment, offset, open);
                 }
-                let is_full = most == MOST_REGIONS && maps.regions == 0;
+                let is_full = most == most_regions && maps.regions == 0;
                 let (ranges, _alone) = ([0..4_096, 4_096..PAGE_BYTES], alone());
                 assert_eq!(maps.copy(segment, offset, &ranges, &mut copy), !is_full);
                 assert!(is_full || copy == first);
@@ -434,10 +546,103 @@ mod tests {
                         .sum::<usize>(),
                     maps.regions
                 );
-                assert!(maps.regions <= MOST_REGIONS);
+                assert!(maps.regions <= most_regions);
                 most = most.max(maps.regions);
             }
         }
-        assert_eq!(most, MOST_REGIONS);
+        assert_eq!(most, most_regions);
+    }
+
+    /// Maps the first region of each of these files, and looks at what is copied of it.
+    fn map_all(maps: &mut FileMaps, files: &[(Segment, File)]) {
+        for (number, (segment, file)) in files.iter().enumerate() {
+            let page = number % 2;
+            count_of(maps, *segment, (file, PAGE_BYTES * 2), page);
+            let byte = page as u8 + 1;
+            assert_eq!(copied_of(maps, *segment, page), Some([byte, byte]));
+            assert!(has_mapped(file));
+        }
+    }
+
+    #[test]
+    fn files_are_bounded_and_those_forgotten_are_unmapped_and_may_be_mapped_again() {
+        let files: Vec<(Segment, File)> = (0..7)
+            .map(|file| (Segment { file, ..SEGMENT }, readable(&file_of(2))))
+            .collect();
+        let most = Most {
+            tables: 100,
+            files: 3,
+        };
+        let mut maps = FileMaps::of_at_most(most);
+        for _ in 0..2 {
+            map_all(&mut maps, &files[..3]);
+            assert_eq!((maps.files.len(), maps.regions), (3, 3));
+            // No copy of a fourth file is counted before the three are forgotten.
+            let (segment, file) = &files[3];
+            maps.count(*segment, 0, || (file.as_raw_fd(), PAGE_BYTES * 2));
+            assert_eq!((maps.files.len(), maps.regions), (1, 0));
+            for (segment, file) in &files[..3] {
+                assert!(!has_mapped(file));
+                assert_eq!(copied_of(&mut maps, *segment, 0), None);
+            }
+            maps.forget();
+        }
+        for _ in 0..3 {
+            map_all(&mut maps, &files);
+            assert!(maps.files.len() <= most.files);
+            let mapped = files.iter().filter(|(_, file)| has_mapped(file)).count();
+            assert_eq!(mapped, maps.regions);
+            maps.forget();
+        }
+    }
+
+    #[test]
+    fn the_files_of_a_relation_that_changes_are_unmapped_and_no_others() {
+        let of = |relation: u32| (pg_sys::Oid::from(relation), readable(&file_of(2)));
+        let files = [of(20_000), of(20_001), of(20_000), of(20_002)];
+        let files: Vec<(Segment, File)> = (0..)
+            .zip(files)
+            .map(|(file, (relation, reader))| {
+                let segment = Segment {
+                    relation,
+                    file,
+                    ..SEGMENT
+                };
+                (segment, reader)
+            })
+            .collect();
+        let mut maps = FileMaps::default();
+        let mapped = || -> Vec<bool> { files.iter().map(|(_, file)| has_mapped(file)).collect() };
+        for _ in 0..2 {
+            map_all(&mut maps, &files);
+            maps.forget_relation(Some(20_003.into()));
+            assert_eq!(maps.regions, 4);
+            maps.forget_relation(Some(20_000.into()));
+            assert_eq!(mapped(), [false, true, false, true]);
+            assert_eq!((maps.files.len(), maps.regions), (2, 2));
+            assert_eq!(copied_of(&mut maps, files[0].0, 0), None);
+            assert_eq!(copied_of(&mut maps, files[3].0, 0), Some([1, 1]));
+            maps.forget_relation(None);
+            assert_eq!((mapped(), maps.regions), (vec![false; 4], 0));
+        }
+    }
+
+    #[test]
+    fn a_region_too_many_unmaps_all_files() {
+        let files: Vec<(Segment, File)> = (0..3)
+            .map(|file| (Segment { file, ..SEGMENT }, readable(&file_of(2))))
+            .collect();
+        let most = Most {
+            tables: 2 + 2 * TABLES_OF_A_SEGMENT,
+            files: 100,
+        };
+        let mut maps = FileMaps::of_at_most(most);
+        for _ in 0..2 {
+            map_all(&mut maps, &files[..2]);
+            let (segment, file) = &files[2];
+            count_of(&mut maps, *segment, (file, PAGE_BYTES * 2), 0);
+            assert_eq!((maps.files.len(), maps.regions), (0, 0));
+            assert!(!files.iter().any(|(_, file)| has_mapped(file)));
+        }
     }
 }

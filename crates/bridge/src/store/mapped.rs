@@ -10,10 +10,23 @@ use super::file_map::{FileMaps, Segment};
 use super::page::PAGE_BYTES;
 use super::{file_reads, recent};
 use crate::ffi;
+use crate::invalidation::at_invalidation;
 use crate::relation::main_fork_blocks;
 
 thread_local! {
     static MAPS: RefCell<FileMaps> = RefCell::default();
+}
+
+/// Call once, from `_PG_init`: files are unmapped when their relation changes.
+pub fn register() {
+    at_invalidation(|relation| {
+        // A process that is exiting may have unmapped them already.
+        let _ = MAPS.try_with(|maps| {
+            if let Ok(mut maps) = maps.try_borrow_mut() {
+                maps.forget_relation(relation);
+            }
+        });
+    });
 }
 
 /// Whether the block is mapped. Not where reads wait for a disk: a page that is not in memory
@@ -95,8 +108,9 @@ pub(super) unsafe fn touch(
 /// `rel` is open.
 unsafe fn place(rel: pg_sys::Relation, block: pg_sys::BlockNumber) -> (Segment, usize) {
     // SAFETY: as for this function.
-    let locator = unsafe { (*rel).rd_locator };
+    let (relation, locator) = unsafe { ((*rel).rd_id, (*rel).rd_locator) };
     let segment = Segment {
+        relation,
         tablespace: locator.spcOid.to_u32(),
         database: locator.dbOid.to_u32(),
         file: locator.relNumber.to_u32(),

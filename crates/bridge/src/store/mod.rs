@@ -33,7 +33,7 @@ mod guarded_copy;
 mod hash;
 mod lent;
 mod lookup;
-mod mapped;
+pub mod mapped;
 mod page;
 mod piece;
 mod piece_map;

@@ -308,17 +308,13 @@ impl ColdStore<'_> {
         let (block, offset) = place(&met.tid);
         while let Some(keyed) = scan.next() {
             if place(&keyed.tid) == (block, offset) && !self.has_key(&keyed) {
-                pgrx::ereport!(
-                    pgrx::PgLogLevel::ERROR,
-                    pgrx::PgSqlErrorCode::ERRCODE_DATA_CORRUPTED,
-                    format!(
-                        "{}: record {} of kind {} is missing at ({block},{offset}) in TOAST relation {}",
-                        self.could_not_read(),
-                        met.seq,
-                        met.id,
-                        self.toast().oid().to_u32()
-                    )
-                );
+                crate::damage::raise(format!(
+                    "{}: record {} of kind {} is missing at ({block},{offset}) in TOAST relation {}",
+                    self.could_not_read(),
+                    met.seq,
+                    met.id,
+                    self.toast().oid().to_u32()
+                ));
             }
         }
     }

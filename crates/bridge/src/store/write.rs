@@ -258,16 +258,11 @@ impl ColdStore<'_> {
     #[cold]
     fn refuse_damaged(&self, tid: Tid) -> ! {
         let (block, offset) = (tid.block(), tid.offset());
-        pgrx::ereport!(
-            pgrx::PgLogLevel::ERROR,
-            pgrx::PgSqlErrorCode::ERRCODE_DATA_CORRUPTED,
-            format!(
-                "{}: the record at ({block},{offset}) in TOAST relation {} is damaged",
-                self.could_not_read(),
-                self.toast().oid().to_u32()
-            )
-        );
-        unreachable!()
+        crate::damage::raise(format!(
+            "{}: the record at ({block},{offset}) in TOAST relation {} is damaged",
+            self.could_not_read(),
+            self.toast().oid().to_u32()
+        ))
     }
 }
 

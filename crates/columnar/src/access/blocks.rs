@@ -513,8 +513,7 @@ impl Packed {
 
 #[cfg(test)]
 mod tests {
-    use std::sync::atomic::AtomicUsize;
-
+    use super::super::reading::{Held, Searches};
     use super::*;
 
     #[test]
@@ -523,7 +522,7 @@ mod tests {
         let bytes: Vec<u8> = (0..20_000_u32)
             .map(|i| (i.wrapping_mul(0x9E37_79B9) >> 24) as u8)
             .collect();
-        let held = AtomicUsize::new(0);
+        let held = Held::default();
         for (width, bits) in [
             (1, 3),
             (1, 8),
@@ -555,6 +554,7 @@ mod tests {
                         slots: &mut slots,
                         scratch: &mut scratch,
                         held: &held,
+                        unfenced: Searches::default(),
                     };
                     let mut values = vec![77];
                     let read = packed

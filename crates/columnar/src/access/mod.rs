@@ -47,14 +47,14 @@ mod symbols;
 mod whole;
 
 use std::ops::Range;
-use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use ahead::Ahead;
 use content::Content;
 pub use expected::Expected;
 use expected::FIRST_ROWS;
 use plan::Planner;
-use reading::Reading;
+use reading::{Held, Reading, Searches};
 use root::Root;
 use scalars::Scalars;
 pub use scattered::MOST_SCATTERED;
@@ -95,13 +95,11 @@ pub struct RowAccess {
     field: Option<Field>,
     row_count: u32,
     unit: ReadUnit,
-    /// The most rounds in which what a row needs is named.
-    rounds: usize,
     root: Root,
     slot_count: usize,
     plan_bytes: usize,
-    /// Bytes of memory that reads have kept since.
-    held: AtomicUsize,
+    /// What reads have kept since.
+    held: Held,
 }
 
 /// The state that is kept between reads of rows of one column of one group. A state may be passed
@@ -126,6 +124,10 @@ pub struct RowState {
     /// What the row of grouped columns that was read last has of all of them.
     held: Option<u32>,
     row: Content,
+    /// Of [`RowAccess::needs`], as it was before its first round: searches without fences, and
+    /// rounds.
+    unfenced: Searches,
+    rounds: usize,
 }
 
 impl ReadUnit {
@@ -200,6 +202,7 @@ impl RowAccess {
             row_count,
             slot_count: 0,
             has_whole: false,
+            searches: Searches::default(),
         };
         let field = nodes.field().cloned();
         let stored = field.as_ref().map_or(ty, Field::row_type);
@@ -211,11 +214,10 @@ impl RowAccess {
             field,
             row_count: row_count as u32,
             unit: ReadUnit::of(nodes, planner.has_whole),
-            rounds: root.rounds(),
             root,
             slot_count: planner.slot_count,
             plan_bytes,
-            held: AtomicUsize::new(0),
+            held: Held::of(planner.searches),
         })
     }
 
@@ -231,7 +233,7 @@ impl RowAccess {
 
     /// Memory held, including what reads have kept.
     pub fn memory_bytes(&self) -> usize {
-        size_of::<Self>() + self.plan_bytes + self.held.load(Ordering::Relaxed)
+        size_of::<Self>() + self.plan_bytes + self.held.bytes()
     }
 
     /// Appends the ranges of the stored value that reading `row` needs first and that are known
@@ -284,6 +286,7 @@ impl RowAccess {
             slots: &mut state.slots,
             scratch: &mut state.scratch,
             held: &self.held,
+            unfenced: Searches::default(),
         };
         let place = strings.locate(row, &mut reading, next)?;
         state.located = Some((row, place));
@@ -362,6 +365,7 @@ impl RowAccess {
                 slots: &mut state.slots,
                 scratch: &mut state.scratch,
                 held: &self.held,
+                unfenced: Searches::default(),
             };
             // What is wrong with a neighbour is not this row's business.
             let is_read = match strings {
@@ -440,6 +444,7 @@ impl RowAccess {
             slots: &mut state.slots,
             scratch: &mut state.scratch,
             held: &self.held,
+            unfenced: Searches::default(),
         };
         let scattered = &mut state.scattered;
         if scattered
@@ -504,6 +509,7 @@ impl RowAccess {
             slots: &mut state.slots,
             scratch: &mut state.scratch,
             held: &self.held,
+            unfenced: Searches::default(),
         };
         match &self.root {
             Root::AllNull => Ok(None),

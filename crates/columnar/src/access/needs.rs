@@ -1,13 +1,18 @@
 //! What a row needs, round by round, for a reader that would have to wait for each read.
 //!
 //! ```text
-//!   round 0   places that are known without reading: values, codes, offsets, blocks to be searched
+//!   round 0   places that are known without reading: values, codes, offsets, what is searched
 //!   round 1   where these lead: words, values of runs and of exceptions, strings, frames
-//!   round 2   and so on, where codes or offsets are themselves codes: at most rounds() in all
+//!   round 2   and so on, where codes or offsets are themselves codes
 //! ```
 //!
 //! A round reads only what the rounds before it have named. After the last one, a read of the row
-//! needs nothing else, but for the first values of blocks (fences) where they were not known yet.
+//! needs nothing else.
+//!
+//! What is searched is a block of values, found among the first values of all blocks (fences). As
+//! long as these are not known, they are named first, and the block in one round more. Which are
+//! known is noted before round 0, so that a round means the same however much is read meanwhile;
+//! later rows take a round less.
 //!
 //! Naming is no reading: the state counts as if the row had not been touched, so that blocks are
 //! not decoded earlier than otherwise. What cannot be read is not named either; the read of the row
@@ -19,7 +24,7 @@ use std::ops::Range;
 
 use super::blocks::{Bits, Packed, Plain};
 use super::packed::{BLOCK, Place, block_bytes};
-use super::reading::Reading;
+use super::reading::{Reading, Searches};
 use super::root::NumericRoot;
 use super::scalars::{Scalars, Validity, is_valid, position};
 use super::sorted::{Exceptions, Patches, Runs, Sorted};
@@ -28,19 +33,15 @@ use super::{Root, RowAccess, RowState};
 use crate::source::ByteSource;
 
 impl RowAccess {
-    /// The most rounds that naming what a row [needs](Self::needs) takes.
-    pub fn rounds(&self) -> usize {
-        self.rounds
-    }
-
     /// Appends the ranges of the stored value that reading `row` needs next, when what the rounds
-    /// before this one have named can be read without waiting. Rounds are asked for in order, from
-    /// 0 on, by the same state. What the state or the access holds already is not named.
+    /// before this one have named can be read without waiting; returns whether there is a round
+    /// after this one. Rounds are asked for in order, from 0 on, by the same state; of several
+    /// rows, a round of all of them before the next one. What the state or the access holds already
+    /// is not named.
     ///
     /// As opposed to [`ranges`](Self::ranges) and [`locate`](Self::locate), which are hints and
     /// cost little, all of it is named that [`value`](Self::value) and [`stored`](Self::stored)
-    /// read, also if they are called with more of it held than now. See the module for the
-    /// exception.
+    /// read, also if they are called with more of it held than now.
     pub fn needs<S: ByteSource + ?Sized>(
         &self,
         row: u32,
@@ -48,13 +49,20 @@ impl RowAccess {
         source: &S,
         state: &mut RowState,
         out: &mut Vec<Range<u64>>,
-    ) {
-        if row >= self.row_count || round >= self.rounds {
-            return;
+    ) -> bool {
+        if row >= self.row_count {
+            return false;
         }
         state.serve(self);
         if self.field.is_some() && state.held == Some(row) {
-            return;
+            return false;
+        }
+        if round == 0 {
+            state.unfenced = self.held.unfenced();
+            state.rounds = self.root.rounds(state.unfenced);
+        }
+        if round >= state.rounds {
+            return false;
         }
         state.slots.iter_mut().for_each(Slot::note_counts);
         let reading = &mut Reading {
@@ -62,6 +70,7 @@ impl RowAccess {
             slots: &mut state.slots,
             scratch: &mut state.scratch,
             held: &self.held,
+            unfenced: state.unfenced,
         };
         let named = match &self.root {
             Root::AllNull => Ok(()),
@@ -71,15 +80,16 @@ impl RowAccess {
         };
         // An error is the row's, and met by its read.
         let _ = named;
+        round + 1 < state.rounds
     }
 }
 
 impl Root {
-    pub(super) fn rounds(&self) -> usize {
+    fn rounds(&self, unfenced: Searches) -> usize {
         match self {
             Self::AllNull => 0,
-            Self::Scalars(scalars) => scalars.rounds(),
-            Self::Strings(strings) => strings.rounds(),
+            Self::Scalars(scalars) => scalars.rounds(unfenced),
+            Self::Strings(strings) => strings.rounds(unfenced),
             Self::Numeric(numeric) => {
                 let NumericRoot {
                     low,
@@ -89,10 +99,11 @@ impl Root {
                     ..
                 } = &**numeric;
                 let parts = [Some(low), high.as_ref(), scales.as_ref()];
-                let of_parts = parts.into_iter().flatten().map(Scalars::rounds).max();
+                let parts = parts.into_iter().flatten();
+                let of_parts = parts.map(|part| part.rounds(unfenced)).max();
                 let of_images = images
                     .as_ref()
-                    .map(|(rows, images)| rows.rows.values.rounds() + images.rounds());
+                    .map(|(rows, images)| rows.rows.rounds(unfenced) + images.rounds(unfenced));
                 of_parts.max(of_images).unwrap_or(0)
             }
         }
@@ -114,7 +125,7 @@ impl NumericRoot {
         let Some((rows, images)) = &self.images else {
             return Ok(());
         };
-        let found_in = rows.rows.values.rounds();
+        let found_in = rows.rows.rounds(reading.unfenced);
         if round < found_in {
             return rows.needs(&one(row), round, reading, out);
         }
@@ -142,7 +153,7 @@ pub(super) fn round_of_valid<S: ByteSource + ?Sized>(
     let Some(bits) = validity else {
         return Ok(Some(round));
     };
-    let known_in = bits.rounds();
+    let known_in = bits.rounds(reading.unfenced);
     if round < known_in {
         bits.needs(rows, round, reading, out)?;
         // Places alone are named without knowing.
@@ -156,39 +167,48 @@ pub(super) fn round_of_valid<S: ByteSource + ?Sized>(
 }
 
 /// The rounds of a node whose values take so many.
-pub(super) fn rounds_of_valid(validity: &Validity, rounds: usize) -> usize {
+pub(super) fn rounds_of_valid(validity: &Validity, rounds: usize, unfenced: Searches) -> usize {
     match validity {
         None => rounds,
         Some(bits) => {
-            let known_in = bits.rounds();
+            let known_in = bits.rounds(unfenced);
             known_in.max(rounds + known_in.saturating_sub(1))
         }
     }
 }
 
 impl Scalars {
-    /// See [`RowAccess::rounds`].
-    pub(super) fn rounds(&self) -> usize {
-        let patched = |patches: &Option<Patches>| patches.as_ref().map_or(0, Patches::rounds);
+    /// The rounds that naming what a row needs takes, see [`RowAccess::needs`].
+    pub(super) fn rounds(&self, unfenced: Searches) -> usize {
+        let patched = |patches: &Option<Patches>| {
+            let patches = patches.as_ref();
+            patches.map_or(0, |patches| patches.rounds(unfenced))
+        };
         match self {
             Self::Constant { .. } | Self::Sequence { .. } => 0,
-            Self::Plain(plain) => rounds_of_valid(&plain.validity, 1),
-            Self::Bits(bits) => rounds_of_valid(&bits.validity, 1),
+            Self::Plain(plain) => rounds_of_valid(&plain.validity, 1, unfenced),
+            Self::Bits(bits) => rounds_of_valid(&bits.validity, 1, unfenced),
             Self::Packed(packed) => {
-                rounds_of_valid(&packed.validity, patched(&packed.patches).max(1))
+                let rounds = patched(&packed.patches).max(1);
+                rounds_of_valid(&packed.validity, rounds, unfenced)
             }
-            Self::Reference { child, .. } | Self::ZigZag { child, .. } => child.rounds(),
-            Self::Dict { codes, words } => codes.rounds() + words.rounds(),
-            Self::Runs { runs, values } => runs.ends.values.rounds() + values.rounds(),
-            Self::Sparse { patches, .. } => patches.rounds(),
-            Self::Masked { child, validity } => rounds_of_valid(validity, child.rounds()),
-            Self::Alp { child, patches, .. } => child.rounds().max(patched(patches)),
+            Self::Reference { child, .. } | Self::ZigZag { child, .. } => child.rounds(unfenced),
+            Self::Dict { codes, words } => codes.rounds(unfenced) + words.rounds(unfenced),
+            Self::Runs { runs, values } => runs.ends.rounds(unfenced) + values.rounds(unfenced),
+            Self::Sparse { patches, .. } => patches.rounds(unfenced),
+            Self::Masked { child, validity } => {
+                rounds_of_valid(validity, child.rounds(unfenced), unfenced)
+            }
+            Self::Alp { child, patches, .. } => child.rounds(unfenced).max(patched(patches)),
             Self::AlpRd {
                 left,
                 right,
                 patches,
                 ..
-            } => left.rounds().max(right.rounds()).max(patched(patches)),
+            } => left
+                .rounds(unfenced)
+                .max(right.rounds(unfenced))
+                .max(patched(patches)),
             Self::Pages(pages) => pages.rounds(),
             Self::Whole(_) => 1,
         }
@@ -227,7 +247,7 @@ impl Scalars {
                 child.needs(rows, round, reading, out)?;
             }
             Self::Dict { codes, words } => {
-                let known_in = codes.rounds();
+                let known_in = codes.rounds(reading.unfenced);
                 if round < known_in {
                     return codes.needs(rows, round, reading, out);
                 }
@@ -242,7 +262,7 @@ impl Scalars {
                 words.needs(&(least..most), round - known_in, reading, out)?;
             }
             Self::Runs { runs, values } => {
-                let found_in = runs.ends.values.rounds();
+                let found_in = runs.ends.rounds(reading.unfenced);
                 if round < found_in {
                     return runs.needs(rows, round, reading, out);
                 }
@@ -408,8 +428,8 @@ impl Packed {
 }
 
 impl Patches {
-    fn rounds(&self) -> usize {
-        self.at.rows.values.rounds() + self.values.rounds()
+    fn rounds(&self, unfenced: Searches) -> usize {
+        self.at.rows.rounds(unfenced) + self.values.rounds(unfenced)
     }
 
     /// Appends what the exceptions among some rows need.
@@ -420,7 +440,7 @@ impl Patches {
         reading: &mut Reading<'_, S>,
         out: &mut Vec<Range<u64>>,
     ) -> Result<(), S::Error> {
-        let found_in = self.at.rows.values.rounds();
+        let found_in = self.at.rows.rounds(reading.unfenced);
         if round < found_in {
             return self.at.needs(rows, round, reading, out);
         }
@@ -465,6 +485,16 @@ impl Runs {
 }
 
 impl Sorted {
+    /// Those after which a search is no longer waited for: of the fences, if they have to be read
+    /// before it is known what else is, and of the values that are searched.
+    pub(super) fn rounds(&self, unfenced: Searches) -> usize {
+        let of_values = self.values.rounds(unfenced);
+        match unfenced.meets(self.search) {
+            true => 2 * of_values,
+            false => of_values,
+        }
+    }
+
     /// Appends what is read to find the first value that is not less than a bound, for all bounds
     /// between two, both included, and to read the values from there to there.
     pub(super) fn needs<S: ByteSource + ?Sized>(
@@ -474,17 +504,39 @@ impl Sorted {
         reading: &mut Reading<'_, S>,
         out: &mut Vec<Range<u64>>,
     ) -> Result<(), S::Error> {
-        let Some(places) = self.searched(bounds) else {
-            if self.is_checked() {
-                return self.values.needs(&(0..self.len), round, reading, out);
+        if self.is_checked() {
+            let places = self.searched(bounds).unwrap_or(0..self.len);
+            return self.values.needs(&places, round, reading, out);
+        }
+        let mut round = round;
+        if reading.unfenced.meets(self.search) {
+            let known_in = self.values.rounds(reading.unfenced);
+            if round < known_in {
+                return self.fences_need(round, reading, out);
             }
-            let fences = (1..self.len.div_ceil(BLOCK as u32)).map(|block| block * BLOCK as u32);
-            for fence in fences {
-                self.values.needs(&one(fence), round, reading, out)?;
+            round -= known_in;
+            reading.uncounted(|reading| self.read_fences(reading).map(|_| ()))?;
+        }
+        match self.searched(bounds) {
+            Some(places) => self.values.needs(&places, round, reading, out),
+            None => self.fences_need(round, reading, out),
+        }
+    }
+
+    /// Appends what reading fences needs, if they are not known.
+    fn fences_need<S: ByteSource + ?Sized>(
+        &self,
+        round: usize,
+        reading: &mut Reading<'_, S>,
+        out: &mut Vec<Range<u64>>,
+    ) -> Result<(), S::Error> {
+        if self.fences.get().is_none() {
+            for block in 1..self.len.div_ceil(BLOCK as u32) {
+                let fence = one(block * BLOCK as u32);
+                self.values.needs(&fence, round, reading, out)?;
             }
-            return Ok(());
-        };
-        self.values.needs(&places, round, reading, out)
+        }
+        Ok(())
     }
 
     /// The places that are read by a search for bounds when fences are known; `None`: they are not.

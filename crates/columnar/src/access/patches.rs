@@ -96,10 +96,9 @@ pub(super) fn null() -> ColumnarError {
 
 #[cfg(test)]
 mod tests {
-    use std::sync::atomic::AtomicUsize;
-
     use super::super::blocks::{Packed, Plain};
     use super::super::packed::Place;
+    use super::super::reading::{Held, Searches};
     use super::super::scalars::Scalars;
     use super::super::sorted::{Exceptions, Sorted};
     use super::super::state::Slot;
@@ -156,12 +155,13 @@ mod tests {
             validity: None,
         };
         let mut slots: [Slot; 3] = std::array::from_fn(|_| Slot::default());
-        let (mut scratch, held) = (Vec::new(), AtomicUsize::new(0));
+        let (mut scratch, held) = (Vec::new(), Held::default());
         let mut reading = Reading {
             source: &bytes[..],
             slots: &mut slots,
             scratch: &mut scratch,
             held: &held,
+            unfenced: Searches::default(),
         };
         for block in 0..2 {
             let first = block * BLOCK as u32;

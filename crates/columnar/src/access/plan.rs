@@ -17,6 +17,7 @@ use super::metadata::{
 };
 use super::packed::{BLOCK, block_bytes};
 use super::pages::Pages;
+use super::reading::Searches;
 use super::scalars::{Scalars, Validity};
 use super::sorted::{Exceptions, Patches, Runs, Sorted};
 use super::state::SINGLES;
@@ -42,6 +43,8 @@ pub(super) struct Planner<'a> {
     pub(super) slot_count: usize,
     /// Whether some node is decoded as a whole.
     pub(super) has_whole: bool,
+    /// Those that begin among fences.
+    pub(super) searches: Searches,
 }
 
 fn misshapen() -> ColumnarError {
@@ -141,7 +144,8 @@ impl Planner<'_> {
         native: Native,
         len: usize,
     ) -> Result<Sorted, ColumnarError> {
-        Ok(Sorted::new(self.scalars(node, native, len)?, len32(len)?))
+        let sorted = Sorted::new(self.scalars(node, native, len)?, len32(len)?);
+        Ok(sorted.one_of(&mut self.searches))
     }
 
     /// Patches whose rows are the child `first`, and their values the next.

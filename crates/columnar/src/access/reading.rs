@@ -1,11 +1,23 @@
 //! The read of one value: its source, and the state that its nodes keep.
 
 use std::ops::Range;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
 use super::state::Slot;
 use crate::error::ColumnarError;
 use crate::source::{ByteSource, append};
+
+/// Some of the searches of a column that begin among the first values of blocks (fences).
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Searches(u64);
+
+/// What reads have kept in the readers of a column.
+#[derive(Debug, Default)]
+pub(super) struct Held {
+    bytes: AtomicUsize,
+    /// The [`Searches`] whose fences are not known yet.
+    unfenced: AtomicU64,
+}
 
 /// One read of a value.
 pub(super) struct Reading<'r, S: ?Sized> {
@@ -13,8 +25,47 @@ pub(super) struct Reading<'r, S: ?Sized> {
     pub(super) slots: &'r mut [Slot],
     /// A buffer for bytes that are not kept.
     pub(super) scratch: &'r mut Vec<u8>,
-    /// Memory that plans hold because of reads, see [`super::RowAccess::memory_bytes`].
-    pub(super) held: &'r AtomicUsize,
+    pub(super) held: &'r Held,
+    /// What [`Held::unfenced`] was before the first round of [`needs`](super::RowAccess::needs).
+    pub(super) unfenced: Searches,
+}
+
+impl Searches {
+    /// Adds one more. Of more than 64, which no writer has, the last ones pass for one.
+    pub(super) fn add(&mut self) -> Searches {
+        let one = Searches(1 << self.0.count_ones().min(u64::BITS - 1));
+        self.0 |= one.0;
+        one
+    }
+
+    pub(super) fn meets(self, other: Searches) -> bool {
+        self.0 & other.0 != 0
+    }
+}
+
+impl Held {
+    /// For a column of these searches.
+    pub(super) fn of(searches: Searches) -> Self {
+        Self {
+            unfenced: AtomicU64::new(searches.0),
+            ..Self::default()
+        }
+    }
+
+    /// Bytes of memory, see [`super::RowAccess::memory_bytes`].
+    pub(super) fn bytes(&self) -> usize {
+        self.bytes.load(Ordering::Relaxed)
+    }
+
+    /// The searches whose fences are not known yet.
+    pub(super) fn unfenced(&self) -> Searches {
+        Searches(self.unfenced.load(Ordering::Relaxed))
+    }
+
+    /// Notes that the fences of a search are known.
+    pub(super) fn fence(&self, search: Searches) {
+        self.unfenced.fetch_and(!search.0, Ordering::Relaxed);
+    }
 }
 
 impl<S: ByteSource + ?Sized> Reading<'_, S> {
@@ -56,7 +107,7 @@ impl<S: ByteSource + ?Sized> Reading<'_, S> {
 
     /// Counts memory that a plan keeps from now on.
     pub(super) fn hold(&self, bytes: usize) {
-        self.held.fetch_add(bytes, Ordering::Relaxed);
+        self.held.bytes.fetch_add(bytes, Ordering::Relaxed);
     }
 }
 

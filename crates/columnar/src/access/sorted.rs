@@ -10,7 +10,7 @@ use std::ops::Range;
 use std::sync::OnceLock;
 
 use super::packed::BLOCK;
-use super::reading::{Reading, outside};
+use super::reading::{Reading, Searches, outside};
 use super::scalars::{Scalars, position, required};
 use crate::source::ByteSource;
 
@@ -51,6 +51,8 @@ pub(super) struct Sorted {
     steps: OnceLock<Box<[OnceLock<Steps>]>>,
     /// Of values that are checked before one is looked for: they are less than this.
     end: Option<u64>,
+    /// Itself among those of its column, if it reads fences before values that are named later.
+    pub(super) search: Searches,
 }
 
 /// Every [`STEP`]th value of a block but its first.
@@ -165,7 +167,16 @@ impl Sorted {
             fences: OnceLock::new(),
             steps: OnceLock::new(),
             end: None,
+            search: Searches::default(),
         }
+    }
+
+    /// The same, as one more of its column's searches if it has fences.
+    pub(super) fn one_of(mut self, searches: &mut Searches) -> Self {
+        if self.len > BLOCK as u32 {
+            self.search = searches.add();
+        }
+        self
     }
 
     /// The same, checked once: they ascend, and are less than `end`.
@@ -208,16 +219,8 @@ impl Sorted {
             Some(fences) => fences.partition_point(|&fence| fence < bound),
             None if self.len <= BLOCK as u32 && self.end.is_none() => 0,
             None => {
-                let fences = match self.end {
-                    Some(end) => self.checked_fences(end, reading)?,
-                    None => (1..self.len.div_ceil(BLOCK as u32))
-                        .map(|block| required(&self.values, block * BLOCK as u32, reading))
-                        .collect::<Result<Box<[u64]>, _>>()?,
-                };
-                let block = fences.partition_point(|&fence| fence < bound);
-                reading.hold(size_of_val(&*fences));
-                let _ = self.fences.set(fences);
-                block
+                let fences = self.read_fences(reading)?;
+                fences.partition_point(|&fence| fence < bound)
             }
         };
         let mut low = (block * BLOCK) as u32;
@@ -247,6 +250,26 @@ impl Sorted {
             }
         }
         Ok(low)
+    }
+
+    /// The first value of each block but the first, which is read and kept if it was not yet.
+    #[cold]
+    pub(super) fn read_fences<S: ByteSource + ?Sized>(
+        &self,
+        reading: &mut Reading<'_, S>,
+    ) -> Result<&[u64], S::Error> {
+        if let Some(fences) = self.fences.get() {
+            return Ok(fences);
+        }
+        let fences = match self.end {
+            Some(end) => self.checked_fences(end, reading)?,
+            None => (1..self.len.div_ceil(BLOCK as u32))
+                .map(|block| required(&self.values, block * BLOCK as u32, reading))
+                .collect::<Result<Box<[u64]>, _>>()?,
+        };
+        reading.hold(size_of_val(&*fences));
+        reading.held.fence(self.search);
+        Ok(self.fences.get_or_init(|| fences))
     }
 
     /// Notes the steps of a block that is kept.
@@ -307,15 +330,14 @@ impl Sorted {
 
 #[cfg(test)]
 mod tests {
-    use std::cell::Cell;
-    use std::sync::atomic::AtomicUsize;
-
     use super::super::blocks::{Packed, Plain};
     use super::super::metadata::Native;
     use super::super::packed::Place;
+    use super::super::reading::Held;
     use super::super::state::{SINGLES, Slot};
     use super::*;
     use crate::error::ColumnarError;
+    use std::cell::Cell;
 
     const LEN: u32 = 2_500;
 
@@ -326,12 +348,13 @@ mod tests {
     fn check(values: Scalars, bytes: &[u8], reference: u64) {
         let sorted = Sorted::new(values, LEN);
         let (mut slots, mut scratch) = ([Slot::default()], Vec::new());
-        let held = AtomicUsize::new(0);
+        let held = Held::default();
         let mut reading = Reading {
             source: bytes,
             slots: &mut slots,
             scratch: &mut scratch,
             held: &held,
+            unfenced: Searches::default(),
         };
         // Back and forth, so that blocks are kept and are not.
         for step in 0..4_000 {
@@ -381,12 +404,13 @@ mod tests {
         });
         let sorted = Sorted::new(values, LEN);
         let (mut slots, mut scratch) = ([Slot::default()], Vec::new());
-        let held = AtomicUsize::new(0);
+        let held = Held::default();
         let mut reading = Reading {
             source: &source,
             slots: &mut slots,
             scratch: &mut scratch,
             held: &held,
+            unfenced: Searches::default(),
         };
         let mut search = |row: u32| {
             source.count.set(0);

@@ -5,33 +5,37 @@ use std::ops::Range;
 use super::coded_strings::{Dict, Fsst, OnPair};
 use super::frames::Frames;
 use super::needs::{one, round_of_valid, rounds_of_valid};
-use super::reading::Reading;
+use super::reading::{Reading, Searches};
 use super::scalars::{Scalars, position};
 use super::strings::{Place, Plain, Strings};
 use crate::source::ByteSource;
 
 impl Strings {
-    /// See [`RowAccess::rounds`](super::RowAccess::rounds).
-    pub(super) fn rounds(&self) -> usize {
+    /// The rounds that naming what a row needs takes, see [`super::RowAccess::needs`].
+    pub(super) fn rounds(&self, unfenced: Searches) -> usize {
         match self {
             Self::Constant { .. } | Self::Whole(_) => 1,
-            Self::Plain(plain) => plain.rounds(),
-            Self::Views(views) => rounds_of_valid(&views.validity, 2),
-            Self::Fsst(fsst) => fsst.codes.rounds(),
+            Self::Plain(plain) => plain.rounds(unfenced),
+            Self::Views(views) => rounds_of_valid(&views.validity, 2, unfenced),
+            Self::Fsst(fsst) => fsst.codes.rounds(unfenced),
             Self::OnPair(onpair) => {
-                let rounds = onpair.code_offsets.rounds() + onpair.codes.rounds();
-                let rounds = rounds.max(onpair.word_offsets.rounds());
-                rounds_of_valid(&onpair.validity, rounds)
+                let rounds = onpair.code_offsets.rounds(unfenced) + onpair.codes.rounds(unfenced);
+                let rounds = rounds.max(onpair.word_offsets.rounds(unfenced));
+                rounds_of_valid(&onpair.validity, rounds, unfenced)
             }
-            Self::Dict(dict) => dict.codes.rounds() + dict.words.rounds(),
+            Self::Dict(dict) => dict.codes.rounds(unfenced) + dict.words.rounds(unfenced),
             Self::Frames(frames) => {
-                let rounds = frames.found_in() + frames.lengths.rounds().max(1);
-                rounds_of_valid(&frames.validity, rounds)
+                let rounds = frames.found_in(unfenced) + frames.lengths.rounds(unfenced).max(1);
+                rounds_of_valid(&frames.validity, rounds, unfenced)
             }
-            Self::Letters(letters) => rounds_of_valid(&letters.validity, 1),
-            Self::Runs { runs, values } => runs.ends.values.rounds() + values.rounds(),
-            Self::Sparse { rows, values } => rows.at.rows.values.rounds() + values.rounds().max(1),
-            Self::Masked { child, validity } => rounds_of_valid(validity, child.rounds()),
+            Self::Letters(letters) => rounds_of_valid(&letters.validity, 1, unfenced),
+            Self::Runs { runs, values } => runs.ends.rounds(unfenced) + values.rounds(unfenced),
+            Self::Sparse { rows, values } => {
+                rows.at.rows.rounds(unfenced) + values.rounds(unfenced).max(1)
+            }
+            Self::Masked { child, validity } => {
+                rounds_of_valid(validity, child.rounds(unfenced), unfenced)
+            }
         }
     }
 
@@ -81,7 +85,7 @@ impl Strings {
                 }
             }
             Self::Runs { runs, values } => {
-                let found_in = runs.ends.values.rounds();
+                let found_in = runs.ends.rounds(reading.unfenced);
                 if round < found_in {
                     return runs.needs(&one(row), round, reading, out);
                 }
@@ -92,7 +96,7 @@ impl Strings {
                 if round == 0 {
                     rows.fill.ranges(out);
                 }
-                let found_in = rows.at.rows.values.rounds();
+                let found_in = rows.at.rows.rounds(reading.unfenced);
                 if round < found_in {
                     return rows.at.needs(&one(row), round, reading, out);
                 }
@@ -122,8 +126,8 @@ fn two(row: u32) -> Range<u32> {
 }
 
 impl Plain {
-    fn rounds(&self) -> usize {
-        rounds_of_valid(&self.validity, self.offsets.rounds() + 1)
+    fn rounds(&self, unfenced: Searches) -> usize {
+        rounds_of_valid(&self.validity, self.offsets.rounds(unfenced) + 1, unfenced)
     }
 
     fn needs<S: ByteSource + ?Sized>(
@@ -137,7 +141,7 @@ impl Plain {
         let Some(round) = valid else {
             return Ok(());
         };
-        let known_in = self.offsets.rounds();
+        let known_in = self.offsets.rounds(reading.unfenced);
         if round < known_in {
             return self.offsets.needs(&two(row), round, reading, out);
         }
@@ -177,7 +181,7 @@ impl OnPair {
         let Some(round) = valid else {
             return Ok(());
         };
-        let known_in = self.code_offsets.rounds();
+        let known_in = self.code_offsets.rounds(reading.unfenced);
         if round < known_in {
             return self.code_offsets.needs(&two(row), round, reading, out);
         }
@@ -197,7 +201,7 @@ impl Dict {
         reading: &mut Reading<'_, S>,
         out: &mut Vec<Range<u64>>,
     ) -> Result<(), S::Error> {
-        let known_in = self.codes.rounds();
+        let known_in = self.codes.rounds(reading.unfenced);
         if round < known_in {
             return self.codes.needs(&one(row), round, reading, out);
         }
@@ -213,8 +217,10 @@ impl Dict {
 
 impl Frames {
     /// The round in which the place of a frame is known.
-    fn found_in(&self) -> usize {
-        self.row_ends.values.rounds().max(self.data_ends.rounds())
+    fn found_in(&self, unfenced: Searches) -> usize {
+        self.row_ends
+            .rounds(unfenced)
+            .max(self.data_ends.rounds(unfenced))
     }
 
     /// Of a row whose frame is not held.
@@ -228,21 +234,20 @@ impl Frames {
         if round == 0 && self.prepared.get().is_none() {
             out.push(self.dictionary.clone());
         }
-        if round < self.found_in() {
+        if round < self.found_in(reading.unfenced) {
             let past = u64::from(row) + 1;
             self.row_ends.needs(&(past..past), round, reading, out)?;
             // The ends of its frame and of the one before, wherever the search leads.
-            if let Some(places) = self.row_ends.searched(&(past..past)) {
-                let places = places.start.saturating_sub(1)..places.end.saturating_add(1);
-                let name = |ends: &Scalars, reading: &mut Reading<'_, S>, out: &mut Vec<_>| {
-                    ends.needs(&places, round, reading, out)
-                };
-                name(&self.row_ends.values, reading, out)?;
-                name(&self.data_ends, reading, out)?;
-            }
-            return Ok(());
+            let places = self.row_ends.searched(&(past..past));
+            let places = places.unwrap_or(0..self.row_ends.len);
+            let places = places.start.saturating_sub(1)..places.end.saturating_add(1);
+            let name = |ends: &Scalars, reading: &mut Reading<'_, S>, out: &mut Vec<_>| {
+                ends.needs(&places, round, reading, out)
+            };
+            name(&self.row_ends.values, reading, out)?;
+            return name(&self.data_ends, reading, out);
         }
-        let round = round - self.found_in();
+        let round = round - self.found_in(reading.unfenced);
         let (rows, data) = reading.uncounted(|reading| self.frame_of(row, reading))?;
         if round == 0 {
             out.push(data);

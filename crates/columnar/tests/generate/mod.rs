@@ -4,6 +4,7 @@
 #![allow(dead_code)]
 
 pub mod agreement;
+pub mod predicates;
 pub mod recorder;
 pub mod zones;
 

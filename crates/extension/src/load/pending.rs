@@ -21,7 +21,7 @@ use howdah_columnar::{MAX_ROWS, RowGroupBuilder};
 use super::commands::{begins_cold, note_group};
 use super::flush::{self, bound_memory, complete};
 use super::layouts::{Shape, layout_of};
-use crate::errors::or_raise;
+use crate::errors::{ColdError, or_raise, raise};
 use crate::settings;
 use crate::store::directory;
 use crate::store::pending_groups::{self, PendingGroup, PendingRows};
@@ -298,7 +298,7 @@ fn new_group(
 ) -> Rc<RefCell<PendingGroup>> {
     let file = table.file();
     let Some(store) = ColdStore::open(table, LockMode::RowExclusive) else {
-        pgrx::error!("table with OID {} has no cold store", file.table.to_u32());
+        raise(file.table, &ColdError::NoColdStore)
     };
     malloc::keep_freed_memory();
     spare_memory::set_aside(LEAST_BYTES);

@@ -62,7 +62,7 @@ fn open_owned(oid: Oid, lock: LockMode) -> OpenRelation {
                 "permission denied: \"{}\" is a system catalog",
                 open.table().name()
             ),
-            None,
+            Some("System catalogs always remain heap. Name a table of your own.".into()),
         );
     }
     if open.table().is_temporary_of_others() {

@@ -244,13 +244,12 @@ impl GroupAccess {
                     let column = self.column(column, bytes)?;
                     let (access, mut state) = (&column.access, column.state.borrow_mut());
                     for &row in rows {
-                        access.needs(row, round, bytes, &mut state, ranges);
+                        is_last &= !access.needs(row, round, bytes, &mut state, ranges);
                         // Of many rows most places are needed by some.
                         if round == 0 && rows.len() <= 2 {
                             access.likely_ranges(row, ranges);
                         }
                     }
-                    is_last &= round + 1 >= access.rounds();
                 }
                 bytes.ask(ranges, Ahead::Disk)?;
                 if is_last {

@@ -17,8 +17,11 @@ use howdah_bridge::datum::{ArrayDatum, Datum, TypedDatum, form_of_type};
 use howdah_bridge::memory;
 use howdah_bridge::table::{Attribute, Descriptor};
 use howdah_columnar::{ColumnBuilder, ColumnType, OwnedValue, RowGroupBuilder, Value};
+use pgrx::PgSqlErrorCode;
 
 use arena::Arena;
+
+use crate::errors::refuse;
 
 /// The physical form of one attribute, and how it is stored.
 #[derive(Clone, Copy, Debug)]
@@ -325,12 +328,11 @@ pub fn push(column: &mut ColumnBuilder, attribute: &AttributeLayout, datum: Type
 /// Raises an ERROR: text that is not valid was to be stored by column.
 #[cold]
 fn refuse_text() -> ! {
-    pgrx::ereport!(
-        pgrx::PgLogLevel::ERROR,
-        pgrx::PgSqlErrorCode::ERRCODE_CHARACTER_NOT_IN_REPERTOIRE,
-        "invalid byte sequence for encoding \"UTF8\" in a value to be stored by column"
-    );
-    unreachable!("an ERROR was raised")
+    refuse(
+        PgSqlErrorCode::ERRCODE_CHARACTER_NOT_IN_REPERTOIRE,
+        "invalid byte sequence for encoding \"UTF8\" in a value to be stored by column".into(),
+        Some("Replace the value by text that is valid in the database's encoding.".into()),
+    )
 }
 
 /// The same; `false` for text that is not valid, which is not appended.

@@ -4,6 +4,7 @@
 use std::cell::{Cell, RefCell};
 use std::sync::Arc;
 
+use howdah_bridge::damage;
 use howdah_bridge::spare_memory::{self, LEAST_BYTES};
 use howdah_bridge::store::Loans;
 use howdah_bridge::upper::{
@@ -283,11 +284,7 @@ fn raise(table: Oid, error: VectorError) -> ! {
         VectorError::Columnar(error) => errors::raise(table, &error.into()),
         VectorError::Check(error) => match error.downcast::<Damaged>() {
             Ok(damaged) => errors::raise(damaged.table, &damaged.error.into()),
-            Err(other) => refuse(
-                PgSqlErrorCode::ERRCODE_DATA_CORRUPTED,
-                other.to_string(),
-                None,
-            ),
+            Err(other) => damage::raise(other.to_string()),
         },
         VectorError::OutOfRange { .. } => PgSqlErrorCode::ERRCODE_NUMERIC_VALUE_OUT_OF_RANGE,
         VectorError::DatetimeOutOfRange { .. } => PgSqlErrorCode::ERRCODE_DATETIME_FIELD_OVERFLOW,

@@ -28,8 +28,15 @@ struct Collected {
     subtransaction: SubTransactionId,
     table: Oid,
     row: RowNumber,
-    /// None if the row was locked before, and stays so.
-    locks: Vec<Recent>,
+    locks: RowLocks,
+}
+
+/// The locks of a row that are to be given back.
+pub(super) struct RowLocks {
+    /// The one that was taken for its change; none if the row was locked before, and stays so.
+    pub taken: Option<Recent>,
+    /// Those that its subtransaction had taken before; mostly none.
+    pub before: Vec<Recent>,
 }
 
 thread_local! {
@@ -38,7 +45,7 @@ thread_local! {
 
 /// Holds the locks of a row, which are to be given back later. Returns how many rows the command
 /// has collected.
-pub(super) fn hold(table: Oid, row: RowNumber, locks: Vec<Recent>, command: CommandId) -> usize {
+pub(super) fn hold(table: Oid, row: RowNumber, locks: RowLocks, command: CommandId) -> usize {
     Locks::of_table(table).delete_row(row);
     COLLECTED.with_borrow_mut(|all| {
         all.push(Collected {
@@ -70,7 +77,10 @@ fn take(is_taken: impl Fn(&Collected) -> bool) -> Vec<Recent> {
         if !taken.is_empty() {
             tell(all);
         }
-        taken.into_iter().flat_map(|held| held.locks).collect()
+        let locks = taken.into_iter().map(|held| held.locks);
+        locks
+            .flat_map(|locks| locks.before.into_iter().chain(locks.taken))
+            .collect()
     })
 }
 

@@ -12,10 +12,9 @@ use howdah_bridge::cold_lock::Locks;
 use howdah_bridge::store::ColdStore;
 use howdah_bridge::table::{LockMode, Table};
 use howdah_bridge::tid::{GroupId, RowNumber};
-use pgrx::PgSqlErrorCode;
 
 use super::locked_groups::{self, LockedGroup, SharedGroup};
-use crate::errors::{ColdError, or_raise, refuse};
+use crate::errors::{ColdError, or_raise, raise};
 use crate::store::directory;
 
 /// A cold row that a request is for. The table is locked for writing or row locks.
@@ -49,14 +48,7 @@ impl<'a> LocatedRow<'a> {
     fn place(&self) -> &Place<'a> {
         self.place.get_or_init(|| {
             let Some(store) = ColdStore::open(self.table, LockMode::RowExclusive) else {
-                refuse(
-                    PgSqlErrorCode::ERRCODE_DATA_CORRUPTED,
-                    format!(
-                        "table with OID {} has no cold store",
-                        self.table.oid().to_u32()
-                    ),
-                    None,
-                )
+                raise(self.table.oid(), &ColdError::NoColdStore)
             };
             let known = locked_groups::find(store.id(), self.row);
             let group = match &known {

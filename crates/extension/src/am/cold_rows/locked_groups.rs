@@ -20,6 +20,7 @@ use crate::am::moment::Moment;
 use crate::bounded_cache::{HashCache, OrderedCache};
 use crate::errors::ColdError;
 use crate::store::directory::{self, GroupEntry, GroupFlags, GroupState, PlacedEntry};
+use crate::store::directory_version;
 use crate::store::marks::{self, HiddenParts};
 use crate::store::pending_marks;
 
@@ -69,6 +70,8 @@ pub(super) struct LockedGroup {
     table: Oid,
     file: StoreId,
     pub placed: PlacedEntry,
+    /// The directory's changes before the entry was read; `None` if they are not known.
+    changes: Option<u32>,
     /// The command that loaded it, if that was our transaction.
     pub own: Option<CommandId>,
     /// The strongest lock held on the whole group.
@@ -103,12 +106,24 @@ impl LockedGroup {
             table: table.oid(),
             file,
             placed,
+            changes: None,
             own,
             bulk: None,
             asked: 0,
             changed: (command, 0, None),
             hidden: None,
         }
+    }
+
+    /// Reads the entry again if the directory has changed since: flags may have been added. A flag
+    /// that announces the mark of a row was counted before the lock on the row was given back.
+    pub fn refresh(&mut self, store: &ColdStore) -> Result<(), ColdError> {
+        let changes = directory_version::current(store.id().toast);
+        if changes.is_none() || self.changes != changes {
+            self.placed = directory::refresh(store, &self.placed)?;
+            self.changes = changes;
+        }
+        Ok(())
     }
 
     /// Whether a row of a wholly locked group is known to have no mark.
@@ -122,7 +137,7 @@ impl LockedGroup {
             return Ok(false);
         }
         if self.hidden.is_none() {
-            self.placed = directory::refresh(store, &self.placed)?;
+            self.refresh(store)?;
         }
         let entry = &self.placed.entry;
         let hidden = self.hidden.get_or_insert_with(|| HiddenParts::of(entry));

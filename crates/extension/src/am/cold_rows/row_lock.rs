@@ -15,7 +15,7 @@ use howdah_bridge::tid::RowNumber;
 use howdah_bridge::xid::{CommandId, SubTransactionId, Xid, current_subtransaction};
 
 use super::blockers::{Forbids, blockers};
-use super::collected_locks;
+use super::collected_locks::{self, RowLocks};
 use super::counted_rows::{CountedRows, Group};
 use super::expected_changes::{self, changes_per_group};
 use super::located::LocatedRow;
@@ -316,8 +316,10 @@ impl There<'_, '_> {
     /// among them. Many of them are written at once.
     pub fn let_go_once_written(self, command: CommandId) {
         let (table, row) = (self.target.table.oid(), self.target.row);
-        let mut locks = recent_locks::take(table, row, self.lock);
-        locks.extend(self.locked.map(Locked::keep));
+        let locks = RowLocks {
+            before: recent_locks::take(table, row, self.lock),
+            taken: self.locked.map(Locked::keep),
+        };
         if collected_locks::hold(table, row, locks, command) >= collected_locks::MOST {
             write_command(command);
         }
@@ -408,21 +410,22 @@ impl Locked {
         std::mem::forget(self);
     }
 
-    /// Keeps the lock until it is given back by the name that is returned.
+    /// Keeps the lock until it is given back by the name that is returned, at the end of its
+    /// command: it is no lock that lasts as long as the transaction.
     fn keep(self) -> Recent {
-        let kept = self.kept();
+        let kept = self.named();
         std::mem::forget(self);
         kept
     }
 
-    fn kept(&self) -> Recent {
-        self.locks.keep_row(self.row, self.lock);
+    fn named(&self) -> Recent {
         Recent::taken(self.place, self.row, self.lock)
     }
 }
 
 impl Drop for Locked {
     fn drop(&mut self) {
-        recent_locks::note(self.kept());
+        self.locks.keep_row(self.row, self.lock);
+        recent_locks::note(self.named());
     }
 }

@@ -82,7 +82,7 @@ fn recall(
     stop_point!("group_recalled");
     // The entry was read under the group's lock: only its flags may have changed. They are read
     // again whatever is known of this row: what collects rows of the group relies on them.
-    known.placed = directory::refresh(target.store(), &known.placed)?;
+    known.refresh(target.store())?;
     by_marks(target, known.placed)
 }
 
