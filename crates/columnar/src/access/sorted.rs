@@ -330,6 +330,8 @@ impl Sorted {
 
 #[cfg(test)]
 mod tests {
+    use std::cell::Cell;
+
     use super::super::blocks::{Packed, Plain};
     use super::super::metadata::Native;
     use super::super::packed::Place;
@@ -337,7 +339,6 @@ mod tests {
     use super::super::state::{SINGLES, Slot};
     use super::*;
     use crate::error::ColumnarError;
-    use std::cell::Cell;
 
     const LEN: u32 = 2_500;
 
