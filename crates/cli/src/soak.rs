@@ -44,7 +44,7 @@ const SCHEMA_COUNT: u64 = 200;
 const CHANGED_SCHEMA_COUNT: u64 = 50;
 
 /// What a round runs: a program of tests, and its settings for the round's seed.
-fn parts(seed: u64) -> [(&'static str, Vec<(&'static str, u64)>); 15] {
+fn parts(seed: u64) -> [(&'static str, Vec<(&'static str, u64)>); 17] {
     [
         (
             "differential",
@@ -77,7 +77,12 @@ fn parts(seed: u64) -> [(&'static str, Vec<(&'static str, u64)>); 15] {
         ),
         (
             "crash",
-            vec![("HOWDAH_CRASH_SEED", seed), ("HOWDAH_CRASH_ROUNDS", 20)],
+            vec![("HOWDAH_CRASH_SEED", seed), ("HOWDAH_CRASH_ROUNDS", 40)],
+        ),
+        ("compaction_crash", vec![("HOWDAH_CRASH_ROUNDS", 60)]),
+        (
+            "standby_snapshots",
+            vec![("HOWDAH_STANDBY_SEED", seed), ("HOWDAH_STANDBY_ROUNDS", 90)],
         ),
         (
             "vectorized_queries",

@@ -37,6 +37,8 @@ const MOST_LEN: usize = 1 << 16;
 const NO_CHARACTER: u8 = 0xFF;
 /// Characters that are packed together, to as many bytes as each has bits.
 const TOGETHER: usize = 8;
+/// Characters that are unpacked as a vector, if it is one of 256 bits.
+const VECTOR: usize = 32;
 /// The most steps of an alphabet whose characters are computed: `A-Za-z0-9+/` has four.
 const MOST_STEPS: usize = 4;
 const EACH_BYTE: u64 = 0x0101_0101_0101_0101;
@@ -164,14 +166,12 @@ impl Alphabet {
         part: &Range<usize>,
         out: &mut Vec<u8>,
     ) -> Result<(), ColumnarError> {
-        let start = out.len();
         // Mostly it is one.
         let rows = match packed.len() == self.row_bytes {
             true => 1,
             false => packed.len() / self.row_bytes,
         };
-        out.resize(start + rows * part.len(), 0);
-        let out = &mut out[start..];
+        out.reserve(rows * part.len() + TOGETHER);
         let seen = match self.bits {
             1 => self.unpack_rows::<1>(packed, part, out),
             2 => self.unpack_rows::<2>(packed, part, out),
@@ -189,32 +189,36 @@ impl Alphabet {
         !(u8::MAX >> ((8 - self.len * self.bits % 8) % 8))
     }
 
-    /// Unpacks a part of rows of characters of so many bits. Returns the bits that are set in any
+    /// Appends a part of rows of characters of so many bits. Returns the bits that are set in any
     /// string.
     fn unpack_rows<const BITS: usize>(
         &self,
         packed: &[u8],
         part: &Range<usize>,
-        out: &mut [u8],
+        out: &mut Vec<u8>,
     ) -> u64 {
         let bytes = part.start * BITS / 8..(part.end * BITS).div_ceil(8);
         let (row_bytes, len) = (self.row_bytes, part.len());
-        let (mut rest, mut strings) = (packed, out);
+        let mut rest = packed;
         // Without a division, as `chunks_exact` has it: mostly it is one row.
-        let pairs = std::iter::from_fn(move || {
+        let rows = std::iter::from_fn(move || {
             let (row, others) = rest.split_at_checked(row_bytes)?;
             rest = others;
-            let (string, others) = std::mem::take(&mut strings).split_at_mut_checked(len)?;
-            strings = others;
-            Some((&row[bytes.clone()], string))
+            row.get(bytes.clone())
         });
         match self.way {
-            Way::One(steps) => wide(move || steps.unpack::<BITS>(pairs)),
-            Way::Few(steps) => wide(move || steps.unpack::<BITS>(pairs)),
+            Way::One(steps) => wide(
+                #[inline(always)]
+                move || steps.unpack::<BITS>(rows, len, out),
+            ),
+            Way::Few(steps) => wide(
+                #[inline(always)]
+                move || steps.unpack::<BITS>(rows, len, out),
+            ),
             Way::Table => {
                 let one = |code: u8| self.characters[usize::from(code)];
                 let eight = |codes: u64| u64::from_le_bytes(codes.to_le_bytes().map(one));
-                each::<BITS>(pairs, one, eight)
+                each::<BITS>(rows, len, one, eight, out)
             }
         }
     }
@@ -291,14 +295,24 @@ impl<const N: usize> Steps<N> {
         })
     }
 
-    /// Unpacks rows into strings. Returns the bits that are set in any.
+    /// Appends strings of so many characters from packed rows. Returns the bits that are set in
+    /// any.
     #[inline(always)]
     fn unpack<'a, const BITS: usize>(
         self,
-        rows: impl Iterator<Item = (&'a [u8], &'a mut [u8])>,
+        rows: impl Iterator<Item = &'a [u8]>,
+        len: usize,
+        out: &mut Vec<u8>,
     ) -> u64 {
-        let one = |code| self.character(code);
-        each::<BITS>(rows, one, |codes| self.characters(codes))
+        each::<BITS>(
+            rows,
+            len,
+            #[inline(always)]
+            |code| self.character(code),
+            #[inline(always)]
+            |codes| self.characters(codes),
+            out,
+        )
     }
 
     /// As [`characters`](Self::characters), of one code.
@@ -332,57 +346,80 @@ fn from(code: u8) -> u64 {
     EACH_BYTE * u64::from(0x80 - code)
 }
 
-/// Unpacks rows into strings, by the character of a code, and the characters of eight. Returns the
-/// bits that are set in any, and the highest one if there are any behind the last character.
+/// Appends strings of so many characters from packed rows, by the character of a code, and the
+/// characters of eight. Returns the bits that are set in any, and the highest one if there are any
+/// behind the last character.
+///
+/// All is appended in arrays of a constant length, so that the strings need not be zeros first.
 #[inline(always)]
 fn each<'a, const BITS: usize>(
-    rows: impl Iterator<Item = (&'a [u8], &'a mut [u8])>,
+    rows: impl Iterator<Item = &'a [u8]>,
+    len: usize,
     one: impl Fn(u8) -> u8,
     eight: impl Fn(u64) -> u64,
+    out: &mut Vec<u8>,
 ) -> u64 {
-    let mut seen = 0;
-    for (row, string) in rows {
-        let (mut row, mut string) = (row, string);
+    let mut seen = [0_u64; VECTOR / TOGETHER];
+    for row in rows {
+        let (mut row, mut len) = (row, len);
         if BITS == 4 {
-            let (pairs, unpacked) = (row.as_chunks::<16>().0, string.as_chunks_mut::<32>().0);
-            let mut seen_here = 0;
-            for (pairs, unpacked) in pairs.iter().zip(&mut *unpacked) {
-                *unpacked = halves(pairs, &one);
-                seen_here |= unpacked.iter().fold(0, |all, character| all | character);
+            let (pairs, _) = row.as_chunks::<{ VECTOR / 2 }>();
+            let pairs = &pairs[..pairs.len().min(len / VECTOR)];
+            for pairs in pairs {
+                append(&halves(pairs, &one), &mut seen, out);
             }
-            seen |= u64::from(seen_here);
-            let done = unpacked.len();
-            (row, string) = (&row[done * 16..], &mut string[done * 32..]);
+            (row, len) = (&row[pairs.len() * VECTOR / 2..], len % VECTOR);
         }
-        let (groups, rest) = string.as_chunks_mut::<TOGETHER>();
         let (packed, last) = row.as_chunks::<BITS>();
-        for (group, packed) in groups.iter_mut().zip(packed) {
-            let word = eight(spread::<BITS>(word_of(packed)));
-            *group = word.to_le_bytes();
-            seen |= word;
+        let (packed, behind) = packed.split_at(packed.len().min(len / TOGETHER));
+        let (vectors, packed) = packed.as_chunks::<{ VECTOR / TOGETHER }>();
+        for packed in vectors {
+            let mut words = packed.each_ref().map(
+                #[inline(always)]
+                |packed| word_of(packed),
+            );
+            for word in &mut words {
+                *word = eight(spread::<BITS>(*word));
+            }
+            let mut string = [0; VECTOR];
+            for (group, word) in string.as_chunks_mut().0.iter_mut().zip(words) {
+                *group = word.to_le_bytes();
+            }
+            append(&string, &mut seen, out);
         }
-        if !rest.is_empty() {
+        for packed in packed {
+            let word = eight(spread::<BITS>(word_of(packed)));
+            out.extend_from_slice(&word.to_le_bytes());
+            seen[0] |= word;
+        }
+        let rest = len % TOGETHER;
+        if rest > 0 {
             // They may take as many bytes as a group.
-            let last = packed.get(groups.len()).map_or(last, |packed| packed);
-            let word = last
-                .iter()
-                .rev()
-                .fold(0, |word, &byte| word << 8 | u64::from(byte));
-            let unused = word >> (rest.len() * BITS);
+            let last = behind.first().map_or(last, |packed| packed);
+            let word = (last.iter().rev()).fold(0, |word, &byte| word << 8 | u64::from(byte));
+            let unused = word >> (rest * BITS);
             let word = eight(spread::<BITS>(word));
-            rest.iter_mut()
-                .zip(word.to_le_bytes())
-                .for_each(|(character, byte)| *character = byte);
-            seen |= word & ((1 << (rest.len() * 8)) - 1) | u64::from(unused != 0) << 7;
+            out.extend_from_slice(&word.to_le_bytes());
+            out.truncate(out.len() - (TOGETHER - rest));
+            seen[0] |= word & ((1 << (rest * 8)) - 1) | u64::from(unused != 0) << 7;
         }
     }
-    seen
+    seen.iter().fold(0, |all, word| all | word)
+}
+
+/// Appends characters, and notes the bits that are set in them.
+#[inline(always)]
+fn append(string: &[u8; VECTOR], seen: &mut [u64; VECTOR / TOGETHER], out: &mut Vec<u8>) {
+    for (seen, group) in seen.iter_mut().zip(string.as_chunks().0) {
+        *seen |= u64::from_le_bytes(*group);
+    }
+    out.extend_from_slice(string);
 }
 
 /// The characters of both halves of each byte, in vectors.
 #[inline(always)]
-fn halves(pairs: &[u8; 16], character: impl Fn(u8) -> u8) -> [u8; 32] {
-    let mut both = [0; 32];
+fn halves(pairs: &[u8; VECTOR / 2], character: impl Fn(u8) -> u8) -> [u8; VECTOR] {
+    let mut both = [0; VECTOR];
     for (both, pair) in both.as_chunks_mut::<2>().0.iter_mut().zip(pairs) {
         *both = [character(pair & 15), character(pair >> 4)];
     }

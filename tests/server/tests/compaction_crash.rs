@@ -7,6 +7,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context as _, ensure};
 use howdah_server_tests::cluster::query;
 use howdah_server_tests::compaction::{outcome, same_as_twin, start, start_with_table};
+use howdah_server_tests::settings::number;
 
 /// For a while, writers change hot rows, readers add up, and the mover moves rows; the sum never
 /// changes.
@@ -109,10 +110,7 @@ fn a_crash_at_any_step_loses_and_doubles_nothing() -> anyhow::Result<()> {
         "commit",
         "committed",
     ];
-    let rounds = std::env::var("HOWDAH_CRASH_ROUNDS")
-        .ok()
-        .and_then(|text| text.parse().ok())
-        .unwrap_or(20);
+    let rounds = number("HOWDAH_CRASH_ROUNDS", 12) as usize;
     let (primary, mut session) = start_with_table("crash-compaction")?;
     session.batch_execute(
         "CREATE EXTENSION amcheck; CREATE TABLE h (LIKE t INCLUDING ALL) USING heap;

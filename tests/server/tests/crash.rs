@@ -126,7 +126,7 @@ fn a_server_killed_at_any_moment_of_loading_loses_and_doubles_nothing() -> anyho
     let mut delays = Delays(number("HOWDAH_CRASH_SEED", 0x5EED) | 1);
     let confirmed = AtomicU64::new(0);
     let mut cold_rows_seen = 0;
-    for round in 0..number("HOWDAH_CRASH_ROUNDS", 20) {
+    for round in 0..number("HOWDAH_CRASH_ROUNDS", 12) {
         let first = confirmed.load(Ordering::SeqCst);
         let (config, delay) = (
             primary.config(DATABASE),

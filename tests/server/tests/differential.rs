@@ -55,26 +55,26 @@ fn compare(
 
 #[test]
 fn one_session_sees_of_howdah_what_it_sees_of_heap() -> anyhow::Result<()> {
-    compare("alone", Mode::Alone, Subject::Howdah, &[], 80)
+    compare("alone", Mode::Alone, Subject::Howdah, &[], 40)
 }
 
 #[test]
 fn sessions_that_collide_see_of_howdah_what_they_see_of_heap() -> anyhow::Result<()> {
-    compare("together", Mode::Together, Subject::Howdah, &[], 80)
+    compare("together", Mode::Together, Subject::Howdah, &[], 40)
 }
 
 /// What a row has of all its strings lies in one place.
 #[test]
 fn one_session_sees_the_same_of_grouped_columns() -> anyhow::Result<()> {
     let grouped = [("howdah.debug_group_columns", "on")];
-    compare("alone-grouped", Mode::Alone, Subject::Howdah, &grouped, 30)
+    compare("alone-grouped", Mode::Alone, Subject::Howdah, &grouped, 15)
 }
 
 /// Changed cold rows are brought back as hot tuples, so that decoding sees the changes.
 #[test]
 fn one_session_sees_the_same_where_changes_are_decoded() -> anyhow::Result<()> {
     let logical = [("wal_level", "logical")];
-    compare("alone-logical", Mode::Alone, Subject::Howdah, &logical, 30)
+    compare("alone-logical", Mode::Alone, Subject::Howdah, &logical, 15)
 }
 
 #[test]
@@ -85,7 +85,7 @@ fn sessions_that_collide_see_the_same_where_changes_are_decoded() -> anyhow::Res
         Mode::Together,
         Subject::Howdah,
         &logical,
-        30,
+        15,
     )
 }
 

@@ -521,7 +521,7 @@ fn sees_the_same(old: &mut Client) -> anyhow::Result<bool> {
 #[test]
 fn old_snapshots_of_standbys_see_their_rows_through_random_steps() -> anyhow::Result<()> {
     let seed = settings::number("HOWDAH_STANDBY_SEED", 1);
-    let rounds = settings::number("HOWDAH_STANDBY_ROUNDS", 30);
+    let rounds = settings::number("HOWDAH_STANDBY_ROUNDS", 15);
     let primary = Primary::start("standby-random", &SETTINGS)?;
     let mut client = primary.session()?;
     client.batch_execute(MAKE)?;

@@ -21,7 +21,7 @@ const ROWS: u32 = 60_000;
 
 /// How often every row is updated.
 fn rounds() -> u64 {
-    number("HOWDAH_UPKEEP_ROUNDS", 20)
+    number("HOWDAH_UPKEEP_ROUNDS", 14)
 }
 
 /// Two tables with the same rows; those of `c` are cold, in row groups of about a megabyte.
