@@ -27,15 +27,22 @@ pub(super) enum Outputs {
 /// would cost more than the rest of the walk.
 #[derive(Clone, Copy)]
 pub(super) struct Attributes {
-    /// The numbers 0 to 63, as bits.
+    /// The numbers of system columns and those up to 56, as the bits that `pull_varattnos` gives
+    /// them.
     low: u64,
     /// What else there is, as `pull_varattnos` makes it.
     pulled: *mut pg_sys::Bitmapset,
 }
 
+/// The member of a set that stands for a number, as `pull_varattnos` has it.
+fn member(number: i32) -> i32 {
+    number - pg_sys::FirstLowInvalidHeapAttributeNumber
+}
+
 /// The bit of a number in [`Attributes::low`], if it has one.
 fn low_bit(number: i32) -> Option<u64> {
-    (0..64).contains(&number).then(|| 1 << number)
+    let member = member(number);
+    (0..64).contains(&member).then(|| 1 << member)
 }
 
 impl Attributes {
@@ -85,18 +92,16 @@ impl Attributes {
             self.low |= bit;
             return;
         }
-        let member = number - pg_sys::FirstLowInvalidHeapAttributeNumber;
         // SAFETY: a valid set and a number that is not negative.
-        self.pulled = unsafe { pg_sys::bms_add_member(self.pulled, member) };
+        self.pulled = unsafe { pg_sys::bms_add_member(self.pulled, member(number)) };
     }
 
     pub(super) fn contains(&self, number: i32) -> bool {
         if low_bit(number).is_some_and(|bit| self.low & bit != 0) {
             return true;
         }
-        let member = number - pg_sys::FirstLowInvalidHeapAttributeNumber;
         // SAFETY: a valid set.
-        !self.pulled.is_null() && unsafe { pg_sys::bms_is_member(member, self.pulled) }
+        !self.pulled.is_null() && unsafe { pg_sys::bms_is_member(member(number), self.pulled) }
     }
 
     /// Whether a variable stands for the whole row.
