@@ -14,6 +14,7 @@
 //!                        functions, and in documents
 //!   ARCHITECTURE.md      names files that exist, as the decisions do
 //!   SAFETY comment       names what makes the code sound, not another comment
+//!   wide                 is given closures that are inlined, so that their vectors are wide
 //! ```
 //!
 //! Lists and numbers only shrink: what is on a list and no longer needed fails the test as well.
@@ -26,6 +27,8 @@ mod map;
 mod pointers;
 #[path = "house/prose.rs"]
 mod prose;
+#[path = "house/vectors.rs"]
+mod vectors;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -35,6 +38,7 @@ use circles::{circles, module_of};
 use map::missing_files;
 use pointers::{open_pointers, trusting_functions};
 use prose::{comment_mark, long_comments, persons};
+use vectors::narrow_loops;
 
 /// Safe functions that take a raw pointer and contain an `unsafe` block which does not dereference
 /// it.
@@ -303,6 +307,18 @@ fn safe_functions_dereference_no_raw_pointer() {
         gone.is_empty(),
         "take them off house/trusting.txt: {gone:?}"
     );
+}
+
+#[test]
+fn loops_for_wide_vectors_are_inlined() {
+    for source in sources("crates") {
+        let narrow = narrow_loops(&code(&source.text));
+        assert!(
+            narrow.is_empty(),
+            "{}: `wide` lacks `#[inline(always)]` in lines {narrow:?}",
+            source.path.display()
+        );
+    }
 }
 
 #[test]

@@ -676,7 +676,7 @@ mod tests {
             (&base64, "few"),
             (&scattered, "table"),
         ] {
-            for len in [1, 7, 8, 9, 40, 41] {
+            for len in [1, 7, 8, 9, 40, 41, 64, 100, 120] {
                 let alphabet = Alphabet::new(len, characters).expect("is right");
                 assert_eq!(of(&alphabet.way), way);
                 let mut stored = vec![0; alphabet.row_bytes() * 256];

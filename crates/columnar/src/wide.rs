@@ -12,7 +12,8 @@
 //! The loop is a closure that owns what it captures (`move`), closures in it included: what is
 //! captured by reference is read again in every step, and the loop stays as narrow as it was.
 //!
-//! Invariant: only what is inlined into the loop is compiled again. A kernel that is passed here
+//! Invariant: only what is inlined into the loop is compiled again. The closure itself says
+//! `#[inline(always)]`, since a large one is not inlined by itself; a kernel that is passed here
 //! calls nothing but closures, small functions and iterators. It processes a block of rows, not
 //! one: a call takes a few nanoseconds.
 

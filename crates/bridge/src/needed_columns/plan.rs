@@ -440,9 +440,11 @@ mod tests {
     use super::*;
 
     #[test]
-    fn numbers_from_0_to_63_have_a_bit_of_their_own() {
-        assert_eq!(low_bit(0), Some(1), "the whole row");
-        assert_eq!(low_bit(63), Some(1 << 63));
-        assert_eq!([-1, 64, i32::MAX].map(low_bit), [None; 3]);
+    fn numbers_of_system_columns_and_up_to_56_have_a_bit_of_their_own() {
+        assert_eq!(low_bit(0), Some(1 << 7), "the whole row");
+        let ctid = pg_sys::SelfItemPointerAttributeNumber;
+        assert_eq!(low_bit(ctid), Some(1 << 6));
+        assert_eq!(low_bit(56), Some(1 << 63));
+        assert_eq!([-8, 57, i32::from(i16::MAX)].map(low_bit), [None; 3]);
     }
 }
