@@ -3,7 +3,7 @@
 //!
 //! ```text
 //!   round ─► differential (one session, several) ─► emptied in place ─► transfers, keys, merges
-//!     ┌─ fuzz ◄─ stopped loads ◄─ vectorized: queries, stopped, old snapshots ◄─ crash ◄───┘
+//!     ┌─ fuzz ◄─ stopped loads ◄─ vectorized: queries, stopped, old snapshots ◄─ crashes ◄─┘
 //!     └─► visibility, upkeep ─► PostgreSQL's suites by workers and engine (round 1) ─► Perl tests
 //! ```
 //!
