@@ -8,9 +8,10 @@ use std::thread::sleep;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, bail};
-use howdah_cli::cluster::{Cluster, StopMode, run, tail};
+use howdah_cli::cluster::{Cluster, ClusterError, StopMode, run, tail};
 use howdah_cli::paths::Paths;
 use howdah_cli::scratch::{Scratch, scratch_settings};
+use postgres::error::SqlState;
 use postgres::{Client, SimpleQueryMessage};
 
 /// The database that every primary starts with; the extension is in it.
@@ -170,7 +171,7 @@ impl Standby {
     pub fn wait_for(&self, primary: &Primary) -> anyhow::Result<()> {
         let target = query(&mut primary.session()?, "SELECT pg_current_wal_lsn()")?;
         let caught_up = format!("SELECT pg_last_wal_replay_lsn() >= '{target}'::pg_lsn");
-        let mut client = self.cluster.connect(DATABASE)?;
+        let mut client = self.session()?;
         let deadline = Instant::now() + Duration::from_secs(60);
         while query(&mut client, &caught_up)? != "t" {
             if Instant::now() > deadline {
@@ -203,12 +204,21 @@ impl Standby {
         Ok(format!("{sent}\n{got}\n{primarys}\n{standbys}"))
     }
 
-    /// A read-only session in [`DATABASE`].
+    /// A read-only session in [`DATABASE`]. Replay may cancel the snapshot of a session that is
+    /// starting; then another one is started.
     ///
     /// # Errors
-    /// When the standby does not answer.
+    /// When the standby does not answer, or cancels each start of a minute.
     pub fn session(&self) -> anyhow::Result<Client> {
-        Ok(self.cluster.connect(DATABASE)?)
+        let deadline = Instant::now() + Duration::from_secs(60);
+        loop {
+            match self.cluster.connect(DATABASE) {
+                Err(ClusterError::Connect(error))
+                    if error.code() == Some(&SqlState::T_R_SERIALIZATION_FAILURE)
+                        && Instant::now() < deadline => {}
+                outcome => return Ok(outcome?),
+            }
+        }
     }
 
     /// Promotes the standby to a primary.

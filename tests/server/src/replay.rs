@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context as _, bail, ensure};
 use postgres::Client;
 
-use crate::cluster::{DATABASE, Primary, Standby, query};
+use crate::cluster::{Primary, Standby, query};
 
 /// How far the replay of a standby got.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -38,7 +38,7 @@ pub fn come_to_rest(primary: &Primary, standby: &Standby) -> anyhow::Result<Repl
             WHERE backend_type = 'startup'
             AND (wait_event_type = 'Lock' OR wait_event LIKE 'RecoveryConflict%')) END"
     );
-    let mut there = standby.connect(DATABASE)?;
+    let mut there = standby.session()?;
     let deadline = Instant::now() + Duration::from_secs(60);
     let mut since = (String::new(), Instant::now());
     while Instant::now() < deadline {

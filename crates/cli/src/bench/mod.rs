@@ -267,7 +267,7 @@ fn measure(
         figures.extend(memory::measure(cluster, client, options)?);
     }
     if options.wants(Part::Everyday) {
-        figures.extend(everyday::measure(client, options)?);
+        figures.extend(everyday::measure(cluster, client, options)?);
     }
     if options.wants(Part::Larger) {
         figures.extend(everyday::larger::measure(paths, options)?);

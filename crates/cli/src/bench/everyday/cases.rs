@@ -1,57 +1,7 @@
 //! Everyday statements on such tables, and how long howdah may take for them compared with heap.
 
-use super::super::figure::{Goal, Unit};
+use super::case::{Argument, Case, case, in_new_sessions, of};
 use super::tables::ROWS_OF_A_K;
-
-/// Which argument a statement gets.
-#[derive(Clone, Copy)]
-pub(super) enum Argument {
-    None,
-    /// A key of the table; runs of so many keys from it on may be changed by the statement.
-    Key {
-        apart: u64,
-    },
-    /// A list of so many keys.
-    Keys(usize),
-}
-
-pub(super) struct Case {
-    pub(super) title: &'static str,
-    /// `{noise}` and the like stand for tables, `$1` for the argument.
-    pub(super) sql: &'static str,
-    pub(super) argument: Argument,
-    /// Which table's rows the keys are of: the big table's rows are divided by this.
-    pub(super) divisor: u64,
-    /// Statements of one run; their median is the run's figure.
-    pub(super) repeats: u32,
-    pub(super) limit: f64,
-}
-
-impl Case {
-    pub(super) fn goal(&self) -> Goal {
-        Goal::RatioAtMost(self.limit)
-    }
-
-    pub(super) fn unit(&self) -> Unit {
-        match self.repeats {
-            0..10 => Unit::Milliseconds,
-            _ => Unit::Microseconds,
-        }
-    }
-
-    pub(super) fn needs(&self, table: &str) -> bool {
-        self.sql.contains(&format!("{{{table}}}"))
-    }
-
-    /// The type of the statement's parameter.
-    pub(super) fn parameter(&self) -> &'static str {
-        match self.argument {
-            Argument::None => "",
-            Argument::Key { .. } => "(integer)",
-            Argument::Keys(_) => "(integer[])",
-        }
-    }
-}
 
 const ONE: Argument = Argument::Key { apart: 1 };
 const HUNDRED: Argument = Argument::Key { apart: 100 };
@@ -60,28 +10,7 @@ const BY_INDEX: f64 = 1.4;
 const INDEX_ONLY: f64 = 1.5;
 const SCAN: f64 = 1.0;
 
-const fn case(
-    title: &'static str,
-    sql: &'static str,
-    argument: Argument,
-    repeats: u32,
-    limit: f64,
-) -> Case {
-    Case {
-        title,
-        sql,
-        argument,
-        divisor: 1,
-        repeats,
-        limit,
-    }
-}
-
-const fn of(divisor: u64, case: Case) -> Case {
-    Case { divisor, ..case }
-}
-
-pub(super) const CASES: [Case; 65] = [
+pub(super) const CASES: [Case; 68] = [
     case(
         "one row by key",
         "SELECT id, k, c, pad FROM {noise} WHERE id = $1",
@@ -89,6 +18,13 @@ pub(super) const CASES: [Case; 65] = [
         500,
         BY_INDEX,
     ),
+    in_new_sessions(case(
+        "one row by key, new session",
+        "SELECT id, k, c, pad FROM {noise} WHERE id = $1",
+        ONE,
+        300,
+        BY_INDEX,
+    )),
     case(
         "one column of a row by key",
         "SELECT c FROM {noise} WHERE id = $1",
@@ -373,6 +309,16 @@ pub(super) const CASES: [Case; 65] = [
             BY_INDEX,
         ),
     ),
+    in_new_sessions(of(
+        10,
+        case(
+            "YCSB: read, new session",
+            "SELECT * FROM {usertable} WHERE ycsb_key = 'user' || lpad(($1::bigint * 7919 % 100000007)::text, 12, '0')",
+            ONE,
+            300,
+            BY_INDEX,
+        ),
+    )),
     of(
         10,
         case(
@@ -403,6 +349,16 @@ pub(super) const CASES: [Case; 65] = [
             BY_INDEX,
         ),
     ),
+    in_new_sessions(of(
+        20,
+        case(
+            "YCSB grouped: read, new session",
+            "SELECT * FROM {grouped} WHERE ycsb_key = 'user' || lpad(($1::bigint * 7919 % 100000007)::text, 12, '0')",
+            ONE,
+            300,
+            BY_INDEX,
+        ),
+    )),
     of(
         20,
         case(

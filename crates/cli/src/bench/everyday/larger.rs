@@ -51,7 +51,7 @@ pub(in crate::bench) fn measure(paths: &Paths, options: &Options) -> anyhow::Res
     for read in READS {
         sessions.push(in_many_sessions(&scratch, options, read)?);
     }
-    let mut figures = measure_cases(&mut client, options, &TABLES)?;
+    let mut figures = measure_cases(&scratch.cluster, &mut client, options, &TABLES)?;
     figures.append(&mut sessions);
     for figure in &mut figures {
         figure.title = format!("larger: {}", figure.title);

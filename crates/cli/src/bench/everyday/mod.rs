@@ -6,26 +6,34 @@
 //! in turn, with the same keys; the median of a run's statements is its figure. Answers are
 //! compared as text, and after the changes the tables as a whole.
 //!
+//! The session is warm: what a statement costs when its session meets a page for the first time
+//! (the system then makes the page part of the session's address space) is over for nearly all
+//! pages, because each statement that changes nothing is run many times before any counts. Some
+//! cases are about new sessions.
+//!
 //! ```text
-//!   tables   what they are about;  cases  the statements
+//!   tables   what they are about;  case  what a statement is;  cases  the statements
 //!   larger   those of two tables again, on a server whose shared buffers hold little of them
 //!   restart  rows after a restart, and the memory of many sessions
 //! ```
 
+mod case;
 mod cases;
 pub(super) mod larger;
 pub(super) mod restart;
 mod tables;
 
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use anyhow::Context as _;
 use postgres::Client;
 
-use self::cases::{Argument, CASES, Case};
+use self::case::{Argument, Case, Session};
+use self::cases::CASES;
 use super::figure::{Figure, Outcome};
 use super::statement::{Rows, ask, first_exact_difference, on_tables};
 use super::{Options, Side};
+use crate::cluster::Cluster;
 use crate::instance::DATABASE;
 use crate::paths::Paths;
 use crate::progress::{Counting, Progress};
@@ -52,15 +60,27 @@ fn all_tables() -> Vec<&'static str> {
     GROUPS.concat()
 }
 
+const SETTINGS: &str = "SET synchronous_commit = off; SET max_parallel_workers_per_gather = 0";
+
+/// A session is warm after so many statements of either side, or after this time.
+const WARMING_STATEMENTS: u64 = 10_000;
+const WARMING_TIME: Duration = Duration::from_secs(2);
+/// Where the keys of these statements begin: further on than those of any run.
+const WARMING_SERIAL: u64 = 1 << 40;
+
 /// The tables that are compared at the end; the child's identity column counts the same on both
 /// sides.
 const CHANGED: [&str; 5] = ["noise", "child", "usertable", "grouped", "places"];
 
-pub(super) fn measure(client: &mut Client, options: &Options) -> anyhow::Result<Vec<Figure>> {
+pub(super) fn measure(
+    cluster: &Cluster,
+    client: &mut Client,
+    options: &Options,
+) -> anyhow::Result<Vec<Figure>> {
     let mut figures = Vec::new();
     for tables in GROUPS {
         tables::make(client, options.rows, tables)?;
-        figures.extend(measure_cases(client, options, tables)?);
+        figures.extend(measure_cases(cluster, client, options, tables)?);
         if !options.keep {
             tables::drop(client, tables)?;
         }
@@ -70,6 +90,7 @@ pub(super) fn measure(client: &mut Client, options: &Options) -> anyhow::Result<
 
 /// Measures the cases that need no other tables than these.
 fn measure_cases(
+    cluster: &Cluster,
     client: &mut Client,
     options: &Options,
     tables: &[&str],
@@ -81,11 +102,10 @@ fn measure_cases(
     let cases = CASES.iter().enumerate();
     let cases: Vec<_> = cases.filter(|(_, case)| is_possible(case)).collect();
     let mut progress = Progress::of("everyday work", cases.len() as u64, Counting::Things);
-    client
-        .batch_execute("SET synchronous_commit = off; SET max_parallel_workers_per_gather = 0")?;
+    client.batch_execute(SETTINGS)?;
     let mut figures = Vec::new();
     for (number, case) in cases {
-        figures.push(of_case(client, options, number, case)?);
+        figures.push(of_case(cluster, client, options, (number, case))?);
         progress.advance(1, case.title);
     }
     client.batch_execute("RESET synchronous_commit; RESET max_parallel_workers_per_gather")?;
@@ -121,27 +141,32 @@ fn with_tables(sql: &str, side: Side) -> String {
 }
 
 fn of_case(
+    cluster: &Cluster,
     client: &mut Client,
     options: &Options,
-    number: usize,
-    case: &Case,
+    numbered: (usize, &Case),
 ) -> anyhow::Result<Figure> {
+    let (number, case) = numbered;
     let mut figure = Figure::new(case.title, case.unit()).with_goal(Some(case.goal()));
-    let is_prepared = !matches!(case.argument, Argument::None);
-    for side in Side::BOTH {
-        if is_prepared {
-            let (name, parameter) = (prepared(number, side), case.parameter());
-            let sql = with_tables(case.sql, side);
-            client
-                .batch_execute(&format!("PREPARE {name} {parameter} AS {sql}"))
-                .with_context(|| case.title.to_owned())?;
-        }
+    if case.session == Session::Warm {
+        prepare(client, numbered)?;
+        warm(client, options, numbered)?;
     }
     let scale = match case.repeats {
         0..10 => 1.0,
         _ => 1e3,
     };
     for run in 0..=options.runs {
+        let mut new;
+        let client = match case.session {
+            Session::Warm => &mut *client,
+            Session::New => {
+                new = cluster.connect(DATABASE)?;
+                new.batch_execute(SETTINGS)?;
+                prepare(&mut new, numbered)?;
+                &mut new
+            }
+        };
         let mut times = [Vec::new(), Vec::new()];
         for repeat in 0..case.repeats {
             let serial = (u64::from(run) * u64::from(case.repeats) + u64::from(repeat))
@@ -150,10 +175,7 @@ fn of_case(
             let first = (repeat + run) as usize % 2;
             for at in [first, 1 - first] {
                 let side = Side::BOTH[at];
-                let statement = match argument(case, serial, options.rows) {
-                    None => with_tables(case.sql, side),
-                    Some(argument) => format!("EXECUTE {} ({argument})", prepared(number, side)),
-                };
+                let statement = statement(numbered, side, argument(case, serial, options.rows));
                 let started = Instant::now();
                 let answer = ask(client, &statement)?.context("refused")?;
                 times[at].push(started.elapsed().as_secs_f64() * 1e3 * scale);
@@ -173,6 +195,45 @@ fn of_case(
         }
     }
     Ok(figure)
+}
+
+/// Prepares the statement of either side, if it has a parameter.
+fn prepare(client: &mut Client, (number, case): (usize, &Case)) -> anyhow::Result<()> {
+    if matches!(case.argument, Argument::None) {
+        return Ok(());
+    }
+    for side in Side::BOTH {
+        let (name, parameter) = (prepared(number, side), case.parameter());
+        let sql = with_tables(case.sql, side);
+        client
+            .batch_execute(&format!("PREPARE {name} {parameter} AS {sql}"))
+            .with_context(|| case.title.to_owned())?;
+    }
+    Ok(())
+}
+
+/// Runs statements that change nothing, with keys of their own.
+fn warm(client: &mut Client, options: &Options, numbered: (usize, &Case)) -> anyhow::Result<()> {
+    let case = numbered.1;
+    if matches!(case.argument, Argument::None) || !case.only_reads() {
+        return Ok(());
+    }
+    for side in Side::BOTH {
+        let started = Instant::now();
+        let serials = WARMING_SERIAL..WARMING_SERIAL + WARMING_STATEMENTS;
+        for serial in serials.take_while(|_| started.elapsed() < WARMING_TIME) {
+            let statement = statement(numbered, side, argument(case, serial, options.rows));
+            ask(client, &statement)?.context("refused")?;
+        }
+    }
+    Ok(())
+}
+
+fn statement((number, case): (usize, &Case), side: Side, argument: Option<String>) -> String {
+    match argument {
+        None => with_tables(case.sql, side),
+        Some(argument) => format!("EXECUTE {} ({argument})", prepared(number, side)),
+    }
 }
 
 fn prepared(number: usize, side: Side) -> String {
