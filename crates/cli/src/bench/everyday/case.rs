@@ -22,6 +22,8 @@ pub(super) enum Session {
     Warm,
     /// One of each run's own, which has seen no page of the tables yet.
     New,
+    /// A warm one whose snapshot is from before this statement, which another session runs.
+    Before(&'static str),
 }
 
 pub(super) struct Case {
@@ -88,6 +90,14 @@ pub(super) const fn case(
 
 pub(super) const fn of(divisor: u64, case: Case) -> Case {
     Case { divisor, ..case }
+}
+
+/// A case in a session that has its snapshot from before `change`.
+pub(super) const fn before(change: &'static str, case: Case) -> Case {
+    Case {
+        session: Session::Before(change),
+        ..case
+    }
 }
 
 pub(super) const fn in_new_sessions(case: Case) -> Case {

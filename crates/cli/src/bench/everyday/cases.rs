@@ -1,6 +1,6 @@
 //! Everyday statements on such tables, and how long howdah may take for them compared with heap.
 
-use super::case::{Argument, Case, case, in_new_sessions, of};
+use super::case::{Argument, Case, before, case, in_new_sessions, of};
 use super::tables::ROWS_OF_A_K;
 
 const ONE: Argument = Argument::Key { apart: 1 };
@@ -10,7 +10,7 @@ const BY_INDEX: f64 = 1.4;
 const INDEX_ONLY: f64 = 1.5;
 const SCAN: f64 = 1.0;
 
-pub(super) const CASES: [Case; 68] = [
+pub(super) const CASES: [Case; 70] = [
     case(
         "one row by key",
         "SELECT id, k, c, pad FROM {noise} WHERE id = $1",
@@ -584,6 +584,32 @@ pub(super) const CASES: [Case; 68] = [
             HUNDRED,
             200,
             BY_INDEX,
+        ),
+    ),
+    before(
+        "DO $$ BEGIN FOR n IN 0..(SELECT max(id) FROM {kept}) / 200 LOOP DELETE FROM {kept} WHERE id BETWEEN n * 200 AND n * 200 + 99; END LOOP; END $$",
+        of(
+            20,
+            case(
+                "old snapshot: one deleted row by key",
+                "SELECT id, k, c, pad FROM {kept} WHERE id = $1 / 200 * 200 + $1 % 100",
+                ONE,
+                500,
+                BY_INDEX,
+            ),
+        ),
+    ),
+    before(
+        "DO $$ BEGIN FOR n IN 0..(SELECT max(id) FROM {kept}) / 200 LOOP DELETE FROM {kept} WHERE id BETWEEN n * 200 + 100 AND n * 200 + 199; END LOOP; END $$",
+        of(
+            20,
+            case(
+                "old snapshot: 100 deleted rows by key range",
+                "SELECT id, k, c FROM {kept} WHERE id BETWEEN $1 / 200 * 200 + 100 AND $1 / 200 * 200 + 199",
+                ONE,
+                200,
+                BY_INDEX,
+            ),
         ),
     ),
     case(

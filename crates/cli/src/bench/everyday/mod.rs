@@ -9,7 +9,7 @@
 //! The session is warm: what a statement costs when its session meets a page for the first time
 //! (the system then makes the page part of the session's address space) is over for nearly all
 //! pages, because each statement that changes nothing is run many times before any counts. Some
-//! cases are about new sessions.
+//! cases are about new sessions, or about sessions whose snapshot is older than changes.
 //!
 //! ```text
 //!   tables   what they are about;  case  what a statement is;  cases  the statements
@@ -44,7 +44,8 @@ use crate::scratch::Scratch;
 /// tables that are not.
 const GROUPS: [&[&str]; 2] = [
     &[
-        "noise", "changed", "child", "wide", "document", "tagged", "places", "split", "part",
+        "noise", "changed", "kept", "child", "wide", "document", "tagged", "places", "split",
+        "part",
     ],
     &[
         "usertable",
@@ -70,7 +71,7 @@ const WARMING_SERIAL: u64 = 1 << 40;
 
 /// The tables that are compared at the end; the child's identity column counts the same on both
 /// sides.
-const CHANGED: [&str; 5] = ["noise", "child", "usertable", "grouped", "places"];
+const CHANGED: [&str; 6] = ["noise", "kept", "child", "usertable", "grouped", "places"];
 
 pub(super) fn measure(
     cluster: &Cluster,
@@ -148,7 +149,19 @@ fn of_case(
 ) -> anyhow::Result<Figure> {
     let (number, case) = numbered;
     let mut figure = Figure::new(case.title, case.unit()).with_goal(Some(case.goal()));
-    if case.session == Session::Warm {
+    let mut of_this_case;
+    let client = match case.session {
+        Session::Warm | Session::New => client,
+        Session::Before(change) => {
+            of_this_case = connect(cluster)?;
+            of_this_case.batch_execute("BEGIN ISOLATION LEVEL REPEATABLE READ; SELECT 1")?;
+            for side in Side::BOTH {
+                client.batch_execute(&with_tables(change, side))?;
+            }
+            &mut of_this_case
+        }
+    };
+    if case.session != Session::New {
         prepare(client, numbered)?;
         warm(client, options, numbered)?;
     }
@@ -157,14 +170,13 @@ fn of_case(
         _ => 1e3,
     };
     for run in 0..=options.runs {
-        let mut new;
+        let mut of_this_run;
         let client = match case.session {
-            Session::Warm => &mut *client,
+            Session::Warm | Session::Before(_) => &mut *client,
             Session::New => {
-                new = cluster.connect(DATABASE)?;
-                new.batch_execute(SETTINGS)?;
-                prepare(&mut new, numbered)?;
-                &mut new
+                of_this_run = connect(cluster)?;
+                prepare(&mut of_this_run, numbered)?;
+                &mut of_this_run
             }
         };
         let mut times = [Vec::new(), Vec::new()];
@@ -195,6 +207,12 @@ fn of_case(
         }
     }
     Ok(figure)
+}
+
+fn connect(cluster: &Cluster) -> anyhow::Result<Client> {
+    let mut session = cluster.connect(DATABASE)?;
+    session.batch_execute(SETTINGS)?;
+    Ok(session)
 }
 
 /// Prepares the statement of either side, if it has a parameter.

@@ -5,6 +5,7 @@
 //! |---|---|---|
 //! | `noise` | all | a key, an indexed integer, 180 hexadecimal digits that no encoding shrinks |
 //! | `changed` | a twentieth | the columns of `noise`; each row was updated once, here and there |
+//! | `kept` | a twentieth | the columns of `noise`; rows are deleted that old snapshots still see |
 //! | `child` | none at first | references `noise` |
 //! | `wide` | a twentieth | 60 columns of numbers, dates and words |
 //! | `wide_grouped` | a twentieth | the same; howdah's numbers and dates lie side by side |
@@ -225,6 +226,7 @@ fn tables() -> Vec<Table> {
             is_changed: true,
             ..noise("changed", 20)
         },
+        noise("kept", 20),
         of_wide("wide", String::new()),
         of_wide("wide_grouped", format!("grouped_columns => '{{id,{wide_names}}}'")),
         Table {
