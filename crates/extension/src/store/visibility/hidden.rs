@@ -171,17 +171,18 @@ impl Records for StoredRecords<'_> {
     fn vector(&self, position: u32) -> Result<Option<Xid>, ColdError> {
         let (seq, at) = deletion_vector_place(self.entry, self.row(position));
         let (mut by, mut damage) = (None, None);
-        // A dirty snapshot names the deleter of what it does not see, so only a vector that hides
-        // the row is shown to it. Others see at most one of the versions that many commands leave.
-        let is_dirty = self.snapshot.is_dirty();
+        // Many commands of a transaction leave as many versions, of which a snapshot sees one. But
+        // where a look at a version has an effect, it must hide this row: a dirty snapshot names
+        // the deleter, a serializable transaction notes a conflict with it.
+        let is_noted = self.snapshot.is_dirty() || is_serializable();
         self.store
             .visit(DELETION_VECTOR_ID, seq..=seq, &mut |shown| {
-                if !is_dirty && !self.sees(&shown) {
+                if !is_noted && !self.sees(&shown) {
                     return ControlFlow::Continue(());
                 }
                 match open_vector(self.entry.group(), shown.payload) {
                     Ok(vector) if vector.hides(at) => {
-                        if !is_dirty || self.sees(&shown) {
+                        if !is_noted || self.sees(&shown) {
                             by = Some(writer_of(&shown).0);
                         }
                     }
